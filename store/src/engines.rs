@@ -1,0 +1,4 @@
+//! The two engines behind the interface of [`crate::engine`].
+
+pub mod embedded;
+pub mod zookeeper;

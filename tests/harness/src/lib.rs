@@ -1,0 +1,67 @@
+//! Real ZooKeeper servers, and every fault that a link, a session or a server can have, for the tests
+//! and benchmarks of all crates.
+//!
+//! | module | what it gives |
+//! |---|---|
+//! | [`server`] | [`Server`]: one server process; stop, kill, pause, restart, ask it |
+//! | [`config`] | [`ServerConfig`]: how a server is set up, and [`DEBIAN_PACKAGES`] it runs from |
+//! | [`shared`] | one server per test process and a [`chroot`] per test |
+//! | [`ensemble`] | [`Ensemble`]: leaders lost, quorums lost and healed, rolling restarts |
+//! | [`proxy`] | [`Proxy`]: cuts, stalls, delays, drops one reply or request; counts requests by kind |
+//! | [`faults`] | [`Matcher`] and [`Witness`]: which request a fault is for, and when it happened |
+//! | [`session`] | [`expire_session`] and its witness |
+//! | [`tls`] | [`TlsFiles`]: certificates of a server with a secure port |
+//! | [`clock`] | the only place that may let time pass |
+//!
+//! Inside: `guard` (no process outlives its test), `ports`, `four_letter`, `wire` (the protocol's
+//! headers), `relay` (one proxied connection), `seen` (its counts).
+//!
+//! Faults have witnesses, so tests need no sleeps. This one loses the answer to a committed write:
+//!
+//! ```no_run
+//! use ingest_harness::{Proxy, RequestKind, Server};
+//!
+//! # async fn example() {
+//! let server = Server::shared().await;
+//! let proxy = Proxy::start(server.address());
+//! let dropped = proxy.drop_reply(RequestKind::Multi);
+//! // … a client of `proxy.connect_string()` commits a multi …
+//! let reply = dropped.happened().await;
+//! assert_eq!(reply.err, 0, "the server has committed it; only the client does not know");
+//! # }
+//! ```
+//!
+//! What does not happen in time is a panic that names it: that is how a harness fails a test.
+
+// A test harness fails by panicking, with what it could not do.
+#![allow(clippy::expect_used)]
+// ZooKeeper is a name here, not code.
+#![allow(clippy::doc_markdown)]
+
+pub mod clock;
+pub mod config;
+pub mod ensemble;
+pub mod faults;
+mod four_letter;
+mod guard;
+mod ports;
+pub mod proxy;
+mod relay;
+mod seen;
+pub mod server;
+pub mod session;
+pub mod shared;
+pub mod tls;
+mod wire;
+
+pub use clock::{eventually, let_pass};
+pub use config::{DEBIAN_PACKAGES, ServerConfig};
+pub use ensemble::Ensemble;
+pub use faults::{Direction, Dropped, DroppedReply, DroppedRequest, Matcher, Witness};
+pub use proxy::Proxy;
+pub use seen::SessionSeen;
+pub use server::Server;
+pub use session::{expire_session, session_is_gone};
+pub use shared::{chroot, shared_connect_string_with_chroot};
+pub use tls::TlsFiles;
+pub use wire::RequestKind;
