@@ -1,1 +1,118 @@
-fn main() {}
+//! Benchmarks: `cargo run --release -p bench -- NAME [--json] [--seconds N] [--case SUBSTRING]`.
+//!
+//! Each starts the servers that it needs, and measures its baseline in the same run, before and after
+//! what it compares with it: numbers of two runs, or of two machines, say little beside each other.
+//! Results go to standard output, a line per case; what is being done meanwhile, to standard error.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | the benchmarks | [`BENCHES`], and a file for each |
+//! | the lines of the results | [`report`] |
+//! | how load is made and counted | [`load`] |
+//! | the baselines | [`bare`] |
+//! | what a job looks like in the tree | [`job`] |
+//! | where the trees lie on disk | [`scratch`] |
+//!
+//! A benchmark that finds its own counts not confirmed by the tree fails: a number that cannot be
+//! trusted is not printed.
+
+mod bare;
+mod job;
+mod load;
+mod report;
+mod scratch;
+mod store;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use clap::Parser;
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::load::Span;
+use crate::report::Report;
+
+/// One benchmark.
+struct Bench {
+    name: &'static str,
+    about: &'static str,
+    run: fn(Context) -> BoxFuture<'static, Result<()>>,
+}
+
+/// Every benchmark there is.
+const BENCHES: &[Bench] = &[Bench {
+    name: "store",
+    about: "What both engines commit through a session, against the bare client on the same server",
+    run: |context| store::run(context).boxed(),
+}];
+
+/// What a benchmark is asked for, and where its results go.
+struct Context {
+    span: Span,
+    case: Option<String>,
+    report: Report,
+}
+
+impl Context {
+    /// Whether a case is to be run.
+    fn wants(&self, case: &str) -> bool {
+        self.case.as_deref().is_none_or(|part| case.contains(part))
+    }
+}
+
+/// Measures one layer of the ingest node against a baseline of the same run.
+#[derive(Debug, Parser)]
+#[command(name = "bench")]
+struct Args {
+    /// The benchmark to run
+    #[arg(value_parser = PossibleValuesParser::new(names()))]
+    name: String,
+    /// Print each result as a JSON line
+    #[arg(long)]
+    json: bool,
+    /// How long each part is measured; each also has a warm-up, of up to 2 s
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+    seconds: u64,
+    /// Run only the cases that have this in their name
+    #[arg(long, value_name = "SUBSTRING")]
+    case: Option<String>,
+}
+
+fn names() -> Vec<PossibleValue> {
+    BENCHES.iter().map(|bench| PossibleValue::new(bench.name).help(bench.about)).collect()
+}
+
+fn main() -> ExitCode {
+    match run(Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: Args) -> Result<()> {
+    let Some(bench) = BENCHES.iter().find(|bench| bench.name == args.name) else {
+        bail!("there is no benchmark {:?}", args.name);
+    };
+    let context = Context {
+        span: Span::measuring(Duration::from_secs(args.seconds)),
+        case: args.case,
+        report: Report::new(bench.name, args.json),
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(async {
+        // A run that is broken off still takes its servers and their files with it.
+        let mut terminate = signal(SignalKind::terminate())?;
+        tokio::select! {
+            done = (bench.run)(context) => done.with_context(|| bench.name),
+            _ = tokio::signal::ctrl_c() => bail!("interrupted"),
+            _ = terminate.recv() => bail!("terminated"),
+        }
+    })
+}

@@ -10,6 +10,8 @@
 //! | nodes, operations, limits | [`node`], [`path`] |
 //! | events, the state of a session | [`watch`] |
 //! | what failed and what to do about it | [`error`] |
+//! | locks, elections, semaphores, large values | [`recipes`] |
+//! | breaking calls on purpose, in tests | [`faults`] |
 //! | the engines, and what one must offer | [`engine`], [`engines`] |
 //!
 //! ```
@@ -40,8 +42,10 @@ pub mod config;
 pub mod engine;
 pub mod engines;
 pub mod error;
+pub mod faults;
 pub mod node;
 pub mod path;
+pub mod recipes;
 pub mod session;
 pub mod watch;
 

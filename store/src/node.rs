@@ -156,10 +156,23 @@ pub enum Request {
     Get(String),
     Exists(String),
     Children(String),
+    /// The paths of this session's ephemeral nodes at or below a path.
+    Ephemerals(String),
     Sync,
-    Create { path: String, data: Bytes, mode: Mode },
-    Set { path: String, data: Bytes, version: Option<i32> },
-    Delete { path: String, version: Option<i32> },
+    Create {
+        path: String,
+        data: Bytes,
+        mode: Mode,
+    },
+    Set {
+        path: String,
+        data: Bytes,
+        version: Option<i32>,
+    },
+    Delete {
+        path: String,
+        version: Option<i32>,
+    },
     Multi(Vec<Op>),
 }
 
@@ -169,6 +182,7 @@ pub enum Reply {
     Get { data: Bytes, stat: Stat },
     Exists(Option<Stat>),
     Children { names: Vec<String>, stat: Stat },
+    Ephemerals(Vec<String>),
     Sync,
     Create { path: String, stat: Stat },
     Set(Stat),
@@ -180,9 +194,10 @@ impl Request {
     /// Everything that can be refused without asking the tree.
     pub(crate) fn validate(&self) -> Result<()> {
         match self {
-            Request::Get(path) | Request::Exists(path) | Request::Children(path) => {
-                path::validate(path, false)
-            }
+            Request::Get(path)
+            | Request::Exists(path)
+            | Request::Children(path)
+            | Request::Ephemerals(path) => path::validate(path, false),
             Request::Sync => Ok(()),
             Request::Create { path, data, mode } => {
                 not_the_root(path, mode.is_sequential())?;

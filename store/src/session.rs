@@ -127,6 +127,14 @@ impl Session {
         }
     }
 
+    /// The paths of this session's ephemeral nodes at or below a path.
+    pub async fn ephemerals(&self, below: impl Into<String>) -> Result<Vec<String>> {
+        match self.call(Request::Ephemerals(below.into())).await? {
+            Reply::Ephemerals(paths) => Ok(paths),
+            other => Err(misfit(&other)),
+        }
+    }
+
     /// Creates a node; the answer has its whole path, which for a sequential one is news.
     pub async fn create(
         &self,

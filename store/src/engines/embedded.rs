@@ -35,6 +35,7 @@ use self::writer::{Command, Writer};
 use crate::engine::{Engine, EngineSession};
 use crate::error::{Error, Kind, Result};
 use crate::node::{Reply, Request, Stat};
+use crate::path::is_within;
 use crate::watch::{EventQueue, ExistsWatch, SessionState, SessionStatus, TreeWatch};
 
 /// A listing longer than this is made off the async threads.
@@ -158,9 +159,9 @@ impl EngineSession for EmbeddedSession {
 
     fn send(&self, request: Request) -> BoxFuture<'static, Result<Reply>> {
         match request {
-            Request::Get(_) | Request::Exists(_) | Request::Children(_) => {
-                let snapshot = self.published.read().clone();
-                async move { read(snapshot, request).await }.boxed()
+            Request::Get(_) | Request::Exists(_) | Request::Children(_) | Request::Ephemerals(_) => {
+                let (snapshot, session) = (self.published.read().clone(), self.id);
+                async move { read(snapshot, session, request).await }.boxed()
             }
             request => {
                 let (reply, answered) = oneshot::channel();
@@ -220,7 +221,7 @@ fn ask<T>(
     async move { answered.await.unwrap_or_else(|_| Err(Error::new(Kind::Closed, "the store is closed"))) }
 }
 
-async fn read(snapshot: Arc<Snapshot>, request: Request) -> Result<Reply> {
+async fn read(snapshot: Arc<Snapshot>, session: i64, request: Request) -> Result<Reply> {
     match request {
         Request::Get(path) => {
             let node = snapshot.node(&key(&path))?.ok_or_else(|| Error::at(Kind::NoNode, &path))?;
@@ -237,6 +238,11 @@ async fn read(snapshot: Arc<Snapshot>, request: Request) -> Result<Reply> {
                 snapshot.names(children_range(&path))
             }?;
             Ok(Reply::Children { names, stat: node.stat() })
+        }
+        Request::Ephemerals(below) => {
+            let mut paths = snapshot.owned(Some(session))?;
+            paths.retain(|path| is_within(path, &below));
+            Ok(Reply::Ephemerals(paths))
         }
         other => Err(Error::new(Kind::Unexpected, format!("not a read: {other:?}"))),
     }

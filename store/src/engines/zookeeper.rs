@@ -30,6 +30,7 @@ use self::watching::Roots;
 use crate::engine::{Engine, EngineSession};
 use crate::error::{Error, Kind, Result};
 use crate::node::{Op, OpResult, Reply, Request, Stat};
+use crate::path::is_within;
 use crate::watch::{ExistsWatch, SessionState, SessionStatus, TreeWatch};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -357,6 +358,11 @@ async fn send(client: Arc<zk::Client>, acl: Acl, request: Request) -> Result<Rep
         },
         Request::Children(path) => match client.get_children(&path).await {
             Ok((names, stat)) => Ok(Reply::Children { names, stat: convert::stat(&stat) }),
+            Err(error) => Err(convert::error(&error, &path)),
+        },
+        Request::Ephemerals(path) => match client.list_ephemerals(&path).await {
+            // The server compares strings: `/a` would also find `/ab`.
+            Ok(found) => Ok(Reply::Ephemerals(found.into_iter().filter(|at| is_within(at, &path)).collect())),
             Err(error) => Err(convert::error(&error, &path)),
         },
         Request::Sync => match client.sync("/").await {

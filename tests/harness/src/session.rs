@@ -4,8 +4,8 @@
 //! with its id and password and closes it: the server removes its ephemeral nodes, and the client, when
 //! it returns, is told that its session has expired - the same as after a timeout.
 //!
-//! When things break: the client may return first and push our connection away. Then the fault is tried
-//! again until the server has closed the session or says that there is none.
+//! When things break: the client may return first and push our connection away. Then we try again until
+//! the server has answered: the session is closed, or there is none.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -21,27 +21,28 @@ const TIMEOUT: i32 = 4_000;
 /// Expires the session `id`: on return, the server has removed it and its ephemeral nodes.
 pub async fn expire_session(server: SocketAddr, id: i64, password: &[u8]) {
     let password = password.to_vec();
-    off_runtime(move || {
-        let mut last = None;
-        let done = poll(PATIENCE, || match close_as(server, id, &password) {
-            Ok(()) => Some(()),
-            Err(why) => {
-                last = Some(why);
-                None
-            }
-        });
-        assert!(done.is_some(), "session {id:#x} on {server} could not be expired: {last:?}");
-    })
-    .await;
+    insist("expire", server, id, move || close_as(server, id, &password)).await;
 }
 
 /// Whether the server knows no such session. If it does, it is taken over for a moment: its client is
 /// disconnected and has to return.
 pub async fn session_is_gone(server: SocketAddr, id: i64, password: &[u8]) -> bool {
     let password = password.to_vec();
-    off_runtime(move || match RawSession::resume(server, id, &password) {
-        Ok(session) => session.id == 0,
-        Err(why) => panic!("cannot ask {server} for session {id:#x}: {why}"),
+    let ask = move || RawSession::resume(server, id, &password).map(|session| session.id == 0);
+    insist("ask for", server, id, ask).await
+}
+
+/// Tries again while the session's client, or a server that is not ready, closes our connection.
+async fn insist<T: Send + 'static>(
+    what: &'static str,
+    server: SocketAddr,
+    id: i64,
+    mut attempt: impl FnMut() -> io::Result<T> + Send + 'static,
+) -> T {
+    off_runtime(move || {
+        let mut last = None;
+        let done = poll(PATIENCE, || attempt().map_err(|why| last = Some(why)).ok());
+        done.unwrap_or_else(|| panic!("cannot {what} session {id:#x} on {server}: {last:?}"))
     })
     .await
 }

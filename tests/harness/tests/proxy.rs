@@ -131,7 +131,7 @@ async fn replies_stalled_towards_the_client_arrive_on_heal() {
 
     changed.changed().await;
     assert_eq!(other.get_data("/").await.unwrap().0, b"done");
-    assert!(futures_poll_once(&mut set).await.is_none(), "the client has no answer");
+    assert!(poll_once(&mut set).await.is_none(), "the client has no answer");
     proxy.heal();
     set.await.unwrap();
     assert!(proxy.bytes(Direction::ToClient) > before);
@@ -219,7 +219,7 @@ async fn a_dropped_proxy_closes_its_connections() {
 }
 
 /// What a future has now, without waiting.
-async fn futures_poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
     let mut future = std::pin::Pin::new(future);
     std::future::poll_fn(|context| {
         std::task::Poll::Ready(match future.as_mut().poll(context) {

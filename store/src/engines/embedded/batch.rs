@@ -70,12 +70,11 @@ impl<'a> Batch<'a> {
             Request::Delete { path, version } => self.delete(&path, version).map(|()| Reply::Delete),
             Request::Multi(ops) => self.multi(session, ops).map(Reply::Multi),
             Request::Sync => Ok(Reply::Sync),
-            Request::Get(path) => {
-                self.need(&path).map(|node| Reply::Get { stat: node.stat(), data: node.data })
-            }
-            Request::Exists(path) => self.stat(&path).map(Reply::Exists),
-            // Listings are answered from the committed tree and never come here.
-            Request::Children(path) => Err(Error::at(Kind::Unexpected, &path)),
+            // Reads are answered from the committed tree and never come here.
+            Request::Get(path)
+            | Request::Exists(path)
+            | Request::Children(path)
+            | Request::Ephemerals(path) => Err(Error::at(Kind::Unexpected, &path)),
         };
         self.end(reply)
     }

@@ -1,0 +1,182 @@
+//! An engine around an engine that counts calls and breaks one of them, for tests.
+//!
+//! A test runs something once to count its calls, and then again for each call and each [`Fault`]:
+//! whatever is interrupted anywhere must end in the same tree. Watches are passed on unharmed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+
+use crate::engine::{Engine, EngineSession};
+use crate::engines::embedded::Embedded;
+use crate::error::{Error, Kind, Result};
+use crate::node::{Reply, Request, Stat};
+use crate::watch::{ExistsWatch, SessionStatus, TreeWatch};
+
+/// What happens to one call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Fault {
+    /// It is not applied, and the caller learns only that the connection was lost.
+    LoseRequest,
+    /// It is applied, and the caller learns only that the connection was lost.
+    LoseAnswer,
+    /// It is not applied and never answered: the caller is as good as killed.
+    KillBefore,
+    /// It is applied and never answered.
+    KillAfter,
+    /// The session ends before it is applied.
+    ExpireBefore,
+    /// It is applied, then the session ends.
+    ExpireAfter,
+}
+
+impl Fault {
+    pub const ALL: [Fault; 6] = [
+        Fault::LoseRequest,
+        Fault::LoseAnswer,
+        Fault::KillBefore,
+        Fault::KillAfter,
+        Fault::ExpireBefore,
+        Fault::ExpireAfter,
+    ];
+}
+
+/// The embedded engine with a plan for one call. Clones share their count and plan.
+#[derive(Debug, Clone)]
+pub struct Faulty {
+    tree: Embedded,
+    plan: Arc<Plan>,
+}
+
+#[derive(Debug, Default)]
+struct Plan {
+    calls: AtomicUsize,
+    trap: Mutex<Option<(usize, Fault)>>,
+    sprung: Notify,
+}
+
+impl Faulty {
+    pub fn new(tree: Embedded) -> Self {
+        Self { tree, plan: Arc::default() }
+    }
+
+    /// Breaks the call with this number, counted from 0 at this moment. Only one.
+    pub fn break_call(&self, number: usize, fault: Fault) {
+        self.plan.calls.store(0, Ordering::SeqCst);
+        *self.plan.trap.lock() = Some((number, fault));
+    }
+
+    /// The number of calls since the start or the last [`Faulty::break_call`].
+    pub fn calls(&self) -> usize {
+        self.plan.calls.load(Ordering::SeqCst)
+    }
+
+    /// Whether the planned fault has happened: a test of a fault that never came proves nothing.
+    pub fn has_happened(&self) -> bool {
+        self.plan.trap.lock().is_none()
+    }
+
+    /// Waits until the planned fault has happened.
+    pub async fn happened(&self) {
+        loop {
+            let sprung = self.plan.sprung.notified();
+            if self.has_happened() {
+                return;
+            }
+            sprung.await;
+        }
+    }
+}
+
+impl Plan {
+    fn next(&self) -> Option<Fault> {
+        let number = self.calls.fetch_add(1, Ordering::SeqCst);
+        let mut trap = self.trap.lock();
+        match *trap {
+            Some((at, fault)) if at == number => {
+                *trap = None;
+                Some(fault)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Engine for Faulty {
+    fn open_session(&self) -> BoxFuture<'_, Result<Arc<dyn EngineSession>>> {
+        async move {
+            let session = self.tree.open_session().await?;
+            Ok(Arc::new(FaultySession { session, faulty: self.clone() }) as Arc<dyn EngineSession>)
+        }
+        .boxed()
+    }
+
+    fn name(&self) -> &'static str {
+        self.tree.name()
+    }
+}
+
+#[derive(Debug)]
+struct FaultySession {
+    session: Arc<dyn EngineSession>,
+    faulty: Faulty,
+}
+
+impl EngineSession for FaultySession {
+    fn id(&self) -> i64 {
+        self.session.id()
+    }
+
+    fn timeout(&self) -> Duration {
+        self.session.timeout()
+    }
+
+    fn status(&self) -> watch::Receiver<SessionStatus> {
+        self.session.status()
+    }
+
+    fn send(&self, request: Request) -> BoxFuture<'static, Result<Reply>> {
+        let Some(fault) = self.faulty.plan.next() else {
+            return self.session.send(request);
+        };
+        let (session, faulty) = (self.session.clone(), self.faulty.clone());
+        async move {
+            if fault == Fault::ExpireBefore {
+                faulty.tree.expire_session(session.id()).await?;
+            }
+            if !matches!(fault, Fault::LoseRequest | Fault::KillBefore) {
+                // Its answer is what gets lost.
+                let _ = session.send(request).await;
+            }
+            if fault == Fault::ExpireAfter {
+                faulty.tree.expire_session(session.id()).await?;
+            }
+            faulty.plan.sprung.notify_waiters();
+            match fault {
+                Fault::LoseRequest | Fault::LoseAnswer => {
+                    Err(Error::new(Kind::ConnectionLoss, "a planned fault"))
+                }
+                Fault::KillBefore | Fault::KillAfter => std::future::pending().await,
+                Fault::ExpireBefore | Fault::ExpireAfter => Err(Error::new(Kind::Expired, "a planned fault")),
+            }
+        }
+        .boxed()
+    }
+
+    fn watch_exists(&self, path: String) -> BoxFuture<'static, Result<(Option<Stat>, ExistsWatch)>> {
+        self.session.watch_exists(path)
+    }
+
+    fn watch_tree(&self, path: String, backlog: usize) -> BoxFuture<'static, Result<TreeWatch>> {
+        self.session.watch_tree(path, backlog)
+    }
+
+    fn close(&self) -> BoxFuture<'static, Result<()>> {
+        self.session.close()
+    }
+}
