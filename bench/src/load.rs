@@ -92,6 +92,7 @@ async fn go_on_for<W: Worker>(time: Duration, tasks: &mut JoinSet<Result<W>>) ->
 mod tests {
     use super::*;
 
+    #[derive(Debug)]
     struct Counter {
         steps: u64,
         fail_at: u64,

@@ -39,11 +39,13 @@ impl Row {
     /// The row for people: the same columns in every row.
     fn aligned(&self) -> String {
         let unit = self.unit.replace("per_s", "/s");
-        let mut line = format!("{:<10} {:<36} {:>10.1} {unit}", self.bench, self.case, self.value);
-        if let (Some(name), Some(value), Some(ratio)) = (&self.baseline, self.baseline_value, self.ratio) {
-            line += &format!("  = {ratio:>6.2} x {value:>10.1} {unit} ({name})");
+        let line = format!("{:<10} {:<36} {:>10.1} {unit}", self.bench, self.case, self.value);
+        match (&self.baseline, self.baseline_value, self.ratio) {
+            (Some(name), Some(value), Some(ratio)) => {
+                format!("{line}  = {ratio:>6.2} x {value:>10.1} {unit} ({name})")
+            }
+            _ => line,
         }
-        line
     }
 }
 
@@ -144,11 +146,11 @@ mod tests {
 
     #[test]
     fn the_columns_of_all_rows_are_aligned() {
-        let short = Row::new("store", "embedded c=1", 1.0, "per_s").against("a", 2.0).aligned();
-        let long = Row::new("store", "embedded lock create/delete c=64", 123_456.0, "per_s")
+        let short = Row::new("store", "embedded 1", 1.0, "per_s").against("a", 2.0).aligned();
+        let long = Row::new("store", "embedded lock create/delete 64", 123_456.0, "per_s")
             .against("b", 99_999.9)
             .aligned();
-        assert_eq!(short.find('='), Some(12 + "store      ".len() - 2));
-        assert_eq!(short.rfind("/s ("), long.rfind("/s ("));
+        assert_eq!(short.find('='), long.find('='));
+        assert_eq!(short.find("/s ("), long.find("/s ("));
     }
 }

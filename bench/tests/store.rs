@@ -5,7 +5,8 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 fn bench(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_bench")).args(args).output().expect("run the benchmark binary")
+    let output = Command::new(env!("CARGO_BIN_EXE_bench")).args(args).output();
+    output.unwrap_or_else(|why| panic!("the benchmark binary does not run: {why}"))
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! whatever is interrupted anywhere must end in the same tree. Watches are passed on unharmed.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -57,6 +57,7 @@ pub struct Faulty {
 struct Plan {
     calls: AtomicUsize,
     trap: Mutex<Option<(usize, Fault)>>,
+    happened: AtomicBool,
     sprung: Notify,
 }
 
@@ -68,6 +69,7 @@ impl Faulty {
     /// Breaks the call with this number, counted from 0 at this moment. Only one.
     pub fn break_call(&self, number: usize, fault: Fault) {
         self.plan.calls.store(0, Ordering::SeqCst);
+        self.plan.happened.store(false, Ordering::SeqCst);
         *self.plan.trap.lock() = Some((number, fault));
     }
 
@@ -78,7 +80,7 @@ impl Faulty {
 
     /// Whether the planned fault has happened: a test of a fault that never came proves nothing.
     pub fn has_happened(&self) -> bool {
-        self.plan.trap.lock().is_none()
+        self.plan.happened.load(Ordering::SeqCst)
     }
 
     /// Waits until the planned fault has happened.
@@ -156,6 +158,7 @@ impl EngineSession for FaultySession {
             if fault == Fault::ExpireAfter {
                 faulty.tree.expire_session(session.id()).await?;
             }
+            faulty.plan.happened.store(true, Ordering::SeqCst);
             faulty.plan.sprung.notify_waiters();
             match fault {
                 Fault::LoseRequest | Fault::LoseAnswer => {

@@ -92,9 +92,14 @@ pub async fn prepare(session: &Session, path: &str, value: &[u8]) -> Result<Prep
 
 /// Writes a value at a version of its node (`None`: any, made if it is not there), and removes the
 /// parts of the value that it replaces.
-pub async fn write(session: &Session, path: &str, value: &[u8], version: Option<i32>) -> Result<Stat> {
+pub async fn write(
+    session: &Session,
+    path: &str,
+    value: &[u8],
+    version: impl Into<Option<i32>>,
+) -> Result<Stat> {
     let prepared = prepare(session, path, value).await?;
-    let stat = announce(session, path, &prepared, version).await?;
+    let stat = announce(session, path, &prepared, version.into()).await?;
     remove_replaced(session, path, &prepared).await?;
     Ok(stat)
 }

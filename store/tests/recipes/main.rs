@@ -1,0 +1,12 @@
+//! The recipes, on both engines and under faults.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail by panicking")]
+
+mod every_fault;
+mod lock_table;
+mod lost_answers;
+mod ltime;
+mod queues;
+mod semaphore;
+mod shard;
+mod world;

@@ -1,0 +1,162 @@
+use std::time::Duration;
+
+use ingest_store::recipes::shard;
+use ingest_store::{Kind, Mode, Session};
+use rand::RngCore;
+
+use crate::world::{World, on_both_engines, within};
+
+on_both_engines!(
+    a_small_value_lies_in_its_node,
+    a_value_of_several_megabytes_reads_back_whole,
+    a_node_without_an_announcement_has_no_value,
+    a_new_value_replaces_the_old_one_and_its_parts,
+    a_write_at_an_old_version_changes_nothing,
+    readers_never_see_half_of_a_value,
+    parts_that_nobody_announced_are_collected_after_the_grace_time,
+    a_damaged_part_is_recognised,
+    a_missing_part_is_recognised,
+    a_value_larger_than_wanted_is_refused_before_it_is_read,
+    a_foreign_node_is_not_taken_for_a_value,
+);
+
+const PATH: &str = "/batches/bid1/manifest";
+const LIMIT: u64 = 64 << 20;
+
+/// Bytes that no compression makes smaller.
+pub(crate) fn noise(length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    rand::rng().fill_bytes(&mut bytes);
+    bytes
+}
+
+async fn read(session: &Session) -> Vec<u8> {
+    shard::read(session, PATH, LIMIT).await.unwrap().unwrap().0
+}
+
+async fn parts(session: &Session) -> usize {
+    session.children(PATH).await.unwrap().0.len()
+}
+
+async fn a_small_value_lies_in_its_node(world: World) {
+    let session = world.session().await;
+    let text = "a line of a manifest\n".repeat(10_000);
+    shard::write(&session, PATH, text.as_bytes(), None).await.unwrap();
+    assert_eq!(read(&session).await, text.as_bytes());
+    let (data, stat) = session.get(PATH).await.unwrap();
+    assert!(stat.num_children == 0 && data.len() < text.len() / 10, "compressed, in one node");
+    assert!(data.starts_with(b"{\"id\":"), "readable for people");
+}
+
+async fn a_value_of_several_megabytes_reads_back_whole(world: World) {
+    let session = world.session().await;
+    let value = noise(5 << 20);
+    shard::write(&session, PATH, &value, None).await.unwrap();
+    assert!(read(&session).await == value);
+    shard::write(&session, PATH, b"", None).await.unwrap();
+    assert!(read(&session).await.is_empty());
+}
+
+async fn a_node_without_an_announcement_has_no_value(world: World) {
+    let session = world.session().await;
+    assert_eq!(shard::read(&session, PATH, LIMIT).await.unwrap_err().kind(), Kind::NoNode);
+    shard::prepare(&session, PATH, &noise(1 << 20)).await.unwrap();
+    assert!(shard::read(&session, PATH, LIMIT).await.unwrap().is_none());
+}
+
+async fn a_new_value_replaces_the_old_one_and_its_parts(world: World) {
+    let session = world.session().await;
+    shard::write(&session, PATH, &noise(2 << 20), None).await.unwrap();
+    assert_eq!(parts(&session).await, 1);
+    let value = noise(1 << 20);
+    let stat = shard::write(&session, PATH, &value, 1).await.unwrap();
+    assert_eq!((stat.version, parts(&session).await), (2, 1));
+    assert!(read(&session).await == value);
+    shard::write(&session, PATH, b"small", 2).await.unwrap();
+    assert_eq!(parts(&session).await, 0);
+}
+
+async fn a_write_at_an_old_version_changes_nothing(world: World) {
+    let session = world.session().await;
+    shard::write(&session, PATH, b"first", None).await.unwrap();
+    let error = shard::write(&session, PATH, &noise(1 << 20), 0).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::BadVersion);
+    assert_eq!(read(&session).await, b"first");
+}
+
+async fn readers_never_see_half_of_a_value(world: World) {
+    let (writer, reader) = (world.session().await, world.session().await);
+    // Each value is one byte repeated, in a size that tells which, made incompressible by length.
+    let values: Vec<Vec<u8>> = (0..4).map(|n| noise((600 << 10) + n)).collect();
+    shard::write(&writer, PATH, &values[0], None).await.unwrap();
+    let known = values.clone();
+    let reading = tokio::spawn(async move {
+        let mut seen = 0;
+        loop {
+            let value = read(&reader).await;
+            assert!(known.contains(&value), "a value that nobody wrote");
+            seen += 1;
+            if value == known[3] {
+                return seen;
+            }
+        }
+    });
+    for value in [&values[1], &values[2], &values[0], &values[1], &values[3]] {
+        shard::write(&writer, PATH, value, None).await.unwrap();
+    }
+    assert!(within(reading).await.unwrap() > 0);
+}
+
+async fn parts_that_nobody_announced_are_collected_after_the_grace_time(world: World) {
+    let session = world.session().await;
+    let value = noise(1 << 20);
+    shard::write(&session, PATH, &value, None).await.unwrap();
+    shard::prepare(&session, PATH, &noise(1 << 20)).await.unwrap();
+    session.create(format!("{PATH}/foreign"), "", Mode::Persistent).await.unwrap();
+    assert_eq!(parts(&session).await, 3);
+    assert_eq!(shard::collect(&session, PATH, Duration::from_hours(1)).await.unwrap(), 0);
+    assert_eq!(shard::collect(&session, PATH, Duration::ZERO).await.unwrap(), 1);
+    assert_eq!(parts(&session).await, 2, "what is announced stays, and what is not ours");
+    assert!(read(&session).await == value);
+}
+
+async fn first_part(session: &Session) -> String {
+    let id = session.children(PATH).await.unwrap().0.remove(0);
+    format!("{PATH}/{id}/000000")
+}
+
+async fn a_damaged_part_is_recognised(world: World) {
+    let session = world.session().await;
+    shard::write(&session, PATH, &noise(1 << 20), None).await.unwrap();
+    let part = first_part(&session).await;
+    let mut bytes = session.get(part.as_str()).await.unwrap().0.to_vec();
+    bytes[1000] ^= 1;
+    session.set(part, bytes, None).await.unwrap();
+    let error = shard::read(&session, PATH, LIMIT).await.unwrap_err();
+    assert_eq!((error.kind(), error.path()), (Kind::Corrupt, Some(PATH)));
+}
+
+async fn a_missing_part_is_recognised(world: World) {
+    let session = world.session().await;
+    shard::write(&session, PATH, &noise(1 << 20), None).await.unwrap();
+    session.delete(first_part(&session).await, None).await.unwrap();
+    let error = shard::read(&session, PATH, LIMIT).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Corrupt);
+}
+
+async fn a_value_larger_than_wanted_is_refused_before_it_is_read(world: World) {
+    let session = world.session().await;
+    shard::write(&session, PATH, &vec![0; 3 << 20], None).await.unwrap();
+    let error = shard::read(&session, PATH, 1 << 20).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::TooLarge);
+}
+
+async fn a_foreign_node_is_not_taken_for_a_value(world: World) {
+    let session = world.session().await;
+    for garbage in ["garbage", "{}\n", "{\"id\":\"x\",\"parts\":0,\"size\":9}\nnot compressed"] {
+        session.make_dirs(PATH).await.unwrap();
+        session.set(PATH, garbage, None).await.unwrap();
+        let error = shard::read(&session, PATH, LIMIT).await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Corrupt, "{garbage}");
+    }
+}
