@@ -133,14 +133,16 @@ impl<'a> Batch<'a> {
         let Some(mut parent) = self.find(&parent_key)? else {
             return Err(Error::at(Kind::NoNode, path));
         };
+        // A refusal names what was asked for: the server tells no more.
+        let asked = path;
         let path =
-            if mode.is_sequential() { format!("{path}{:010}", parent.creates) } else { path.to_owned() };
+            if mode.is_sequential() { format!("{asked}{:010}", parent.creates) } else { asked.to_owned() };
         let key = key(&path);
         if self.find(&key)?.is_some() {
-            return Err(Error::at(Kind::NodeExists, &path));
+            return Err(Error::at(Kind::NodeExists, asked));
         }
         if parent.owner != 0 {
-            return Err(Error::at(Kind::NoChildrenForEphemerals, &path));
+            return Err(Error::at(Kind::NoChildrenForEphemerals, asked));
         }
         let (zxid, now) = (self.zxid, self.now);
         let owner = if mode.is_ephemeral() { session } else { 0 };

@@ -37,17 +37,35 @@ pub(super) fn open(dir: &Path, cache: usize) -> Result<TreeFile> {
     std::fs::create_dir_all(dir).map_err(|error| unusable(dir, &error))?;
     let lock = lock(dir)?;
     let path = dir.join("tree.redb");
+    if !path.try_exists().map_err(|error| unusable(&path, &error))? {
+        make(dir, &path, cache)?;
+    }
+    let file =
+        OpenOptions::new().read(true).write(true).open(&path).map_err(|error| unusable(&path, &error))?;
+    let database = builder(cache, &path).create_file(file).map_err(|error| unreadable(&path, &error))?;
+    prepare(database, &path, Some(lock))
+}
+
+/// Makes an empty tree under another name and gives it its own when it is whole and on disk: whoever
+/// is cut off in the middle leaves nothing that looks like a damaged tree.
+fn make(dir: &Path, path: &Path, cache: usize) -> Result<()> {
+    let unfinished = dir.join("tree.redb.new");
     let file = OpenOptions::new()
         .read(true)
         .write(true)
         .create(true)
-        .truncate(false)
-        .open(&path)
-        .map_err(|error| unusable(&path, &error))?;
-    // The name of a new file is durable only when its directory is.
-    File::open(dir).and_then(|dir| dir.sync_all()).map_err(|error| unusable(dir, &error))?;
-    let database = builder(cache, &path).create_file(file).map_err(|error| unreadable(&path, &error))?;
-    prepare(database, &path, Some(lock))
+        .truncate(true)
+        .open(&unfinished)
+        .map_err(|error| unusable(&unfinished, &error))?;
+    let database =
+        builder(cache, &unfinished).create_file(file).map_err(|error| unreadable(&unfinished, &error))?;
+    drop(prepare(database, &unfinished, None)?);
+    File::open(&unfinished)
+        .and_then(|file| file.sync_all())
+        .and_then(|()| std::fs::rename(&unfinished, path))
+        .and_then(|()| File::open(dir))
+        .and_then(|dir| dir.sync_all())
+        .map_err(|error| unusable(path, &error))
 }
 
 /// Opens or makes the tree on a disk of the caller's own.
