@@ -9,8 +9,12 @@ use crate::path;
 /// connection of a client that sends a little more than this, so it is refused before it is sent.
 pub const MAX_REQUEST: usize = 1_040_000;
 
-/// What ZooKeeper's wire format adds to a path and its data, generously, per operation.
-const FRAMING: usize = 64;
+/// The longest chroot: the client puts it before each path, and it counts.
+pub(crate) const MAX_CHROOT: usize = 64;
+
+/// What ZooKeeper's wire format adds to a path and its data, per operation, at the most: headers,
+/// lengths, flags and the access list (52 bytes), and the chroot.
+const FRAMING: usize = 64 + MAX_CHROOT;
 
 /// A node's counters and times. All are ZooKeeper's, with its meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -120,9 +124,15 @@ impl Op {
 
     fn validate(&self) -> Result<()> {
         match self {
-            Op::Check { path, .. } | Op::Set { path, .. } => path::validate(path, false),
+            Op::Check { path, version } | Op::Set { path, version, .. } => {
+                path::validate(path, false)?;
+                not_negative(path, *version)
+            }
             Op::Create { path, mode, .. } => not_the_root(path, mode.is_sequential()),
-            Op::Delete { path, .. } => not_the_root(path, false),
+            Op::Delete { path, version } => {
+                not_the_root(path, false)?;
+                not_negative(path, *version)
+            }
         }
     }
 }
@@ -133,6 +143,17 @@ fn not_the_root(path: &str, sequential: bool) -> Result<()> {
         return Err(Error::new(Kind::BadArguments, "the root cannot be created or deleted").with_path("/"));
     }
     path::validate(path, sequential)
+}
+
+/// On the wire -1 means "any": a version that was computed wrongly must not become a way around the
+/// fence.
+fn not_negative(path: &str, version: Option<i32>) -> Result<()> {
+    match version {
+        Some(version) if version < 0 => {
+            Err(Error::new(Kind::BadArguments, format!("{version} is not a version")).with_path(path))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What one operation of a multi did.
@@ -201,32 +222,33 @@ impl Request {
             Request::Sync => Ok(()),
             Request::Create { path, data, mode } => {
                 not_the_root(path, mode.is_sequential())?;
-                fits(path.len() + data.len() + FRAMING).map_err(|error| error.with_path(path))
+                fits(path, path.len() + data.len() + FRAMING)
             }
-            Request::Set { path, data, .. } => {
+            Request::Set { path, data, version } => {
                 path::validate(path, false)?;
-                fits(path.len() + data.len() + FRAMING).map_err(|error| error.with_path(path))
+                not_negative(path, *version)?;
+                fits(path, path.len() + data.len() + FRAMING)
             }
-            Request::Delete { path, .. } => not_the_root(path, false),
+            Request::Delete { path, version } => {
+                not_the_root(path, false)?;
+                not_negative(path, *version)
+            }
             Request::Multi(ops) => {
                 for (index, op) in ops.iter().enumerate() {
                     op.validate().map_err(|error| error.with_op(index))?;
                 }
-                let size = ops.iter().map(Op::size).sum::<usize>();
-                fits(size).map_err(|error| match ops.first() {
-                    Some(op) => error.with_path(op.path()),
-                    None => error,
-                })
+                fits(ops.first().map_or("/", Op::path), ops.iter().map(Op::size).sum())
             }
         }
     }
 }
 
-fn fits(size: usize) -> Result<()> {
+fn fits(path: &str, size: usize) -> Result<()> {
     if size <= MAX_REQUEST {
         return Ok(());
     }
-    Err(Error::new(Kind::TooLarge, format!("{size} bytes, and a request holds at most {MAX_REQUEST}")))
+    let why = format!("{size} bytes, and a request holds at most {MAX_REQUEST}");
+    Err(Error::new(Kind::TooLarge, why).with_path(path))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Paths of znodes: ZooKeeper's rules, checked here once for both engines.
 //!
 //! A path begins with `/`, its names are not empty and not `.` or `..`, and hold no control or
-//! private-use characters. Only the path of a sequential create may end in `/`.
+//! private-use characters, nor any beyond the basic plane. Only the path of a sequential create may end in `/`.
 
 use crate::error::{Error, Kind, Result};
 
@@ -31,7 +31,7 @@ pub fn validate(path: &str, sequential: bool) -> Result<()> {
 }
 
 fn is_forbidden(c: char) -> bool {
-    matches!(c, '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{e000}'..='\u{f8ff}' | '\u{fff0}'..='\u{ffff}')
+    matches!(c, '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{e000}'..='\u{f8ff}' | '\u{fff0}'..)
 }
 
 /// The path of the parent; the root is its own parent.
@@ -84,6 +84,7 @@ mod tests {
             ("/a\u{7f}", "U+007F"),
             ("/\u{f000}", "U+F000"),
             ("/\u{fff1}", "U+FFF1"),
+            ("/\u{1f600}", "U+1F600"),
         ] {
             let error = validate(path, false).expect_err(path);
             assert_eq!(error.kind(), Kind::BadArguments, "{path:?}");

@@ -237,18 +237,24 @@ fn acls(acl: Acl) -> zk::Acls<'static> {
 }
 
 fn tls_options(tls: &Tls) -> Result<zk::TlsOptions> {
-    let read = |path: &Path| {
-        std::fs::read_to_string(path)
-            .map_err(|error| Error::new(Kind::BadArguments, format!("TLS file {}: {error}", path.display())))
+    let unusable = |path: &Path, why: &dyn std::fmt::Display| {
+        Error::new(Kind::BadArguments, format!("TLS file {}: {why}", path.display()))
     };
-    let unusable = |path: &Path, error: zk::Error| {
-        Error::new(Kind::BadArguments, format!("TLS file {}: {error}", path.display()))
+    // The client takes a file without any certificate for an empty list of them.
+    let certificate = |path: &Path| {
+        let pem = std::fs::read_to_string(path).map_err(|error| unusable(path, &error))?;
+        if pem.contains("-----BEGIN CERTIFICATE-----") {
+            Ok(pem)
+        } else {
+            Err(unusable(path, &"it holds no certificate in PEM form"))
+        }
     };
-    let mut options =
-        zk::TlsOptions::new().with_pem_ca(&read(&tls.ca)?).map_err(|error| unusable(&tls.ca, error))?;
+    let ca = certificate(&tls.ca)?;
+    let mut options = zk::TlsOptions::new().with_pem_ca(&ca).map_err(|error| unusable(&tls.ca, &error))?;
     if let Some(TlsIdentity { cert, key }) = &tls.identity {
-        options =
-            options.with_pem_identity(&read(cert)?, &read(key)?).map_err(|error| unusable(cert, error))?;
+        let cert = certificate(cert)?;
+        let pem = std::fs::read_to_string(key).map_err(|error| unusable(key, &error))?;
+        options = options.with_pem_identity(&cert, &pem).map_err(|error| unusable(key, &error))?;
     }
     Ok(options)
 }

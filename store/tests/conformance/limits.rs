@@ -110,7 +110,9 @@ async fn a_node_of_the_largest_size_can_be_watched_and_replaced(tree: &Tree) {
     session.create("/a", vec![1; room("/a")], Mode::Persistent).await.unwrap();
     let (seen, watch) = session.watch_exists("/a").await.unwrap();
     assert_eq!(usize::try_from(seen.unwrap().data_length).unwrap(), room("/a"));
-    session.multi(vec![Op::delete("/a", 0), Op::create("/a", vec![2; room("/a") - 100])]).await.unwrap();
+    let delete = Op::delete("/a", 0);
+    let data = vec![2; room("/a") - delete.size()];
+    session.multi(vec![delete, Op::create("/a", data)]).await.unwrap();
     assert_eq!(crate::tree::within(watch.woken()).await, ingest_store::Woken::Deleted);
     assert_eq!(session.get("/a").await.unwrap().0[0], 2);
 }

@@ -108,10 +108,10 @@ fn ensemble(connect: &str, limits: Limits) -> Store {
 pub(crate) fn within<F: Future>(what: F) -> impl Future<Output = F::Output> {
     let caller = Location::caller();
     async move {
-        match tokio::time::timeout(PATIENCE, what).await {
-            Ok(output) => output,
-            Err(_) => panic!("what is awaited at {caller} did not happen within {PATIENCE:?}"),
-        }
+        let Ok(output) = tokio::time::timeout(PATIENCE, what).await else {
+            panic!("what is awaited at {caller} did not happen within {PATIENCE:?}");
+        };
+        output
     }
 }
 

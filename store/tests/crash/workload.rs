@@ -17,21 +17,19 @@ pub(crate) enum Progress {
 /// Makes the nodes of a writer if this is the first life, and returns the step it is at.
 pub(crate) async fn begin(session: &Session, writer: usize) -> Result<u32> {
     let dir = format!("/w{writer}");
-    match session.exists(format!("{dir}/status")).await? {
-        Some(stat) => Ok(u32::try_from(stat.version).unwrap()),
-        None => {
-            session
-                .multi(vec![
-                    Op::create(dir.clone(), ""),
-                    Op::create(format!("{dir}/refs"), ""),
-                    Op::create(format!("{dir}/done"), ""),
-                    Op::create(format!("{dir}/refs/0"), ""),
-                    Op::create(format!("{dir}/status"), "0"),
-                ])
-                .await?;
-            Ok(0)
-        }
+    if let Some(stat) = session.exists(format!("{dir}/status")).await? {
+        return Ok(u32::try_from(stat.version).unwrap());
     }
+    session
+        .multi(vec![
+            Op::create(dir.clone(), ""),
+            Op::create(format!("{dir}/refs"), ""),
+            Op::create(format!("{dir}/done"), ""),
+            Op::create(format!("{dir}/refs/0"), ""),
+            Op::create(format!("{dir}/status"), "0"),
+        ])
+        .await?;
+    Ok(0)
 }
 
 /// Takes steps until the tree does not answer any more.
@@ -85,7 +83,7 @@ pub(crate) async fn verify(session: &Session, writer: usize, acknowledged: u32, 
     assert_eq!(refs, [step.to_string()], "exactly one reference");
     assert_eq!(u32::try_from(dir_stat.cversion).unwrap(), 2 * step + 1, "one created and one deleted a step");
     let done = session.children(format!("{dir}/done")).await.unwrap().0;
-    assert_eq!(done.len() as u32, step / 100);
+    assert_eq!(done.len(), step as usize / 100);
     assert!(
         session.exists(format!("{dir}/lock")).await.unwrap().is_none(),
         "no ephemeral node outlives its session"

@@ -16,7 +16,7 @@ use crate::generate::{SESSIONS, Step};
 
 /// Written around the end of a session: the order in which its nodes go is nobody's promise.
 const BARRIER: &str = "/barrier";
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(crate) struct Side {
     store: Store,

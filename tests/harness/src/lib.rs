@@ -35,8 +35,6 @@
 
 // A test harness fails by panicking, with what it could not do.
 #![allow(clippy::expect_used)]
-// ZooKeeper is a name here, not code.
-#![allow(clippy::doc_markdown)]
 
 pub mod clock;
 pub mod config;

@@ -296,3 +296,56 @@ fn put_back<V>(map: &mut HashMap<Key, V>, key: Key, before: Option<V>) {
         None => map.remove(&key),
     };
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engines::embedded::file;
+
+    const SESSION: i64 = 77;
+
+    #[test]
+    fn a_refused_request_leaves_no_trace_in_the_commit_that_it_shares() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = file::open(dir.path(), 1 << 20).unwrap();
+        let base = Snapshot::take(&file.database).unwrap();
+        let mut batch = Batch::new(&base, 0);
+        let made =
+            batch.apply(SESSION, Request::Multi(vec![Op::create("/a", ""), Op::ephemeral("/kept", "")]));
+        assert_eq!(made.1.len(), 2);
+        let refused = vec![
+            Op::ephemeral("/lost", ""),
+            Op::delete("/kept", None),
+            Op::create("/a/child", ""),
+            Op::set("/a", "changed", 0),
+            Op::check("/nowhere", None),
+        ];
+        let (answer, events) = batch.apply(SESSION, Request::Multi(refused));
+        assert_eq!((answer.unwrap_err().failed_op(), events), (Some(4), Vec::new()));
+        batch.commit(&file.database).unwrap();
+        let after = Snapshot::take(&file.database).unwrap();
+        assert_eq!(after.owned(None).unwrap(), ["/kept"]);
+        let a = after.node(&key("/a")).unwrap().unwrap();
+        assert_eq!((a.version, a.creates, a.children, a.data.len()), (0, 0, 0, 0));
+        assert!(
+            after.node(&key("/a/child")).unwrap().is_none() && after.node(&key("/lost")).unwrap().is_none()
+        );
+    }
+
+    #[test]
+    fn the_end_of_a_session_takes_what_it_made_and_spared_in_the_same_commit() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = file::open(dir.path(), 1 << 20).unwrap();
+        let base = Snapshot::take(&file.database).unwrap();
+        let mut batch = Batch::new(&base, 0);
+        for op in [Op::ephemeral("/mine", ""), Op::ephemeral("/gone", ""), Op::delete("/gone", None)] {
+            batch.apply(SESSION, Request::Multi(vec![op])).0.unwrap();
+        }
+        batch.apply(SESSION + 1, Request::Multi(vec![Op::ephemeral("/theirs", "")])).0.unwrap();
+        let (ended, events) = batch.end_session(SESSION);
+        ended.unwrap();
+        assert_eq!(events, [Event::Deleted("/mine".into())]);
+        batch.commit(&file.database).unwrap();
+        assert_eq!(Snapshot::take(&file.database).unwrap().owned(None).unwrap(), ["/theirs"]);
+    }
+}

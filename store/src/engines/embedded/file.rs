@@ -4,11 +4,13 @@
 //! process. The lock is the operating system's, so it ends with its process however that ends.
 //!
 //! **When things break.** A directory that cannot be written, a file of another program or another
-//! format, a damaged file: each is refused with the file's name and what to do, and is not touched.
-//! After a crash redb checks the file and rebuilds its free list; that is logged with its progress.
+//! format, a damaged file: each is refused with the file's name and what to do. redb panics on some
+//! damage; such a panic is caught and becomes [`Kind::Corrupt`]. After a crash redb checks the file and
+//! goes back to the last commit that is whole; that is logged with its progress.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
+use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 
 use redb::{Database, ReadableDatabase, TableDefinition};
@@ -42,8 +44,15 @@ pub(super) fn open(dir: &Path, cache: usize) -> Result<TreeFile> {
     }
     let file =
         OpenOptions::new().read(true).write(true).open(&path).map_err(|error| unusable(&path, &error))?;
-    let database = builder(cache, &path).create_file(file).map_err(|error| unreadable(&path, &error))?;
-    prepare(database, &path, Some(lock))
+    // redb would take it for a new one; but a tree has its name only when it is whole.
+    if file.metadata().map_err(|error| unusable(&path, &error))?.len() == 0 {
+        return Err(unreadable(&path, &"it is empty"));
+    }
+    let database = caught(|| Ok(builder(cache, &path).create_file(file)))
+        .map_err(|error| unreadable(&path, &error))?
+        .map_err(|error| unreadable(&path, &error))?;
+    check_format(&database, &path)?;
+    Ok(TreeFile { database, _lock: Some(lock) })
 }
 
 /// Makes an empty tree under another name and gives it its own when it is whole and on disk: whoever
@@ -59,7 +68,8 @@ fn make(dir: &Path, path: &Path, cache: usize) -> Result<()> {
         .map_err(|error| unusable(&unfinished, &error))?;
     let database =
         builder(cache, &unfinished).create_file(file).map_err(|error| unreadable(&unfinished, &error))?;
-    drop(prepare(database, &unfinished, None)?);
+    make_root(&database).map_err(|error| unreadable(&unfinished, &error))?;
+    drop(database);
     File::open(&unfinished)
         .and_then(|file| file.sync_all())
         .and_then(|()| std::fs::rename(&unfinished, path))
@@ -71,10 +81,15 @@ fn make(dir: &Path, path: &Path, cache: usize) -> Result<()> {
 /// Opens or makes the tree on a disk of the caller's own.
 pub(super) fn open_on(disk: Box<dyn Disk>, cache: usize) -> Result<TreeFile> {
     let path = PathBuf::from("the given disk");
+    let new = disk.len().map_err(|error| unusable(&path, &error))? == 0;
     let database = builder(cache, &path)
         .create_with_backend(Backend(disk))
         .map_err(|error| unreadable(&path, &error))?;
-    prepare(database, &path, None)
+    if new {
+        make_root(&database).map_err(|error| unreadable(&path, &error))?;
+    }
+    check_format(&database, &path)?;
+    Ok(TreeFile { database, _lock: None })
 }
 
 fn builder(cache: usize, path: &Path) -> redb::Builder {
@@ -120,30 +135,24 @@ fn lock(dir: &Path) -> Result<File> {
     Ok(file)
 }
 
-/// Checks the format, makes the root of a new tree, and removes what dead sessions have left.
-fn prepare(database: Database, path: &Path, lock: Option<File>) -> Result<TreeFile> {
-    let read = database.begin_read().map_err(|error| unreadable(path, &error))?;
-    let tables = read.list_tables().map_err(|error| unreadable(path, &error))?.count();
-    if tables > 0 {
-        let format = read
-            .open_table(META)
-            .map_err(|_| Error::new(Kind::Corrupt, format!("{} is not a tree of ingestd", path.display())))?
-            .get(META_FORMAT)
-            .map_err(|error| unreadable(path, &error))?
-            .map(|guard| guard.value());
-        if format != Some(FORMAT) {
-            let found = format.map_or("none".to_owned(), |format| format.to_string());
-            let why = format!(
-                "{} has format {found}, and this program knows format {FORMAT}: use the version that wrote it",
-                path.display()
-            );
-            return Err(Error::new(Kind::Corrupt, why));
-        }
-    } else {
-        make_root(&database).map_err(|error| unreadable(path, &error))?;
+/// Refuses what is not a tree of ingestd, or is one of another format, or not a whole one.
+fn check_format(database: &Database, path: &Path) -> Result<()> {
+    let format = caught(|| {
+        let meta = database.begin_read().map_err(failed)?.open_table(META).map_err(failed)?;
+        Ok(meta.get(META_FORMAT).map_err(failed)?.map(|guard| guard.value()))
+    })
+    .map_err(|error| {
+        Error::new(Kind::Corrupt, format!("{} is not a tree of ingestd ({error})", path.display()))
+    })?;
+    if format != Some(FORMAT) {
+        let found = format.map_or("none".to_owned(), |format| format.to_string());
+        let why = format!(
+            "{} has format {found}, and this program knows format {FORMAT}: use the version that wrote it",
+            path.display()
+        );
+        return Err(Error::new(Kind::Corrupt, why));
     }
-    drop(read);
-    Ok(TreeFile { database, _lock: lock })
+    caught(|| Snapshot::take(database)).map(|_| ()).map_err(|error| unreadable(path, &error))
 }
 
 fn make_root(database: &Database) -> Result<(), redb::Error> {
@@ -173,8 +182,22 @@ fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> Error {
 /// A failure of the database while it is in use.
 pub(super) fn failed(error: impl Into<redb::Error>) -> Error {
     let error = error.into();
-    let kind = if matches!(error, redb::Error::Corrupted(_)) { Kind::Corrupt } else { Kind::Disk };
+    let kind = match error {
+        redb::Error::Io(_) | redb::Error::PreviousIo => Kind::Disk,
+        _ => Kind::Corrupt,
+    };
     Error::new(kind, error.to_string())
+}
+
+/// Runs what reads or writes pages: where a damaged page makes redb panic, the caller gets an error.
+pub(super) fn caught<T>(run: impl FnOnce() -> Result<T>) -> Result<T> {
+    // Nothing outside is left half-changed: a panic ends the use of whatever `run` holds.
+    std::panic::catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let text =
+            panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+        let why = format!("a page of the tree is damaged ({})", text.unwrap_or("no reason given"));
+        Err(Error::new(Kind::Corrupt, why))
+    })
 }
 
 /// A caller's [`Disk`] as redb wants it.
@@ -218,14 +241,18 @@ impl Snapshot {
     }
 
     pub(super) fn node(&self, key: &[u8]) -> Result<Option<Node>> {
-        match self.nodes.get(key).map_err(failed)? {
+        caught(|| match self.nodes.get(key).map_err(failed)? {
             Some(guard) => Node::decode(guard.value()).map(Some),
             None => Ok(None),
-        }
+        })
     }
 
     /// The names between two keys of one parent, without the first `skip` bytes of each key.
-    pub(super) fn names(&self, (from, to, skip): (Key, Key, usize)) -> Result<Vec<String>> {
+    pub(super) fn names(&self, range: (Key, Key, usize)) -> Result<Vec<String>> {
+        caught(|| self.names_in(range))
+    }
+
+    fn names_in(&self, (from, to, skip): (Key, Key, usize)) -> Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in self.nodes.range(from.as_slice()..to.as_slice()).map_err(failed)? {
             let (key, _) = entry.map_err(failed)?;
@@ -238,6 +265,10 @@ impl Snapshot {
 
     /// The ephemeral nodes of a session, or of all.
     pub(super) fn owned(&self, session: Option<i64>) -> Result<Vec<String>> {
+        caught(|| self.owned_by(session))
+    }
+
+    fn owned_by(&self, session: Option<i64>) -> Result<Vec<String>> {
         let mut paths = Vec::new();
         let from = session.map_or(Key::new(), |session| session.to_be_bytes().to_vec());
         for entry in self.ephemerals.range(from.as_slice()..).map_err(failed)? {

@@ -17,7 +17,7 @@ use redb::ReadableDatabase;
 use tokio::sync::{oneshot, watch};
 
 use super::batch::Batch;
-use super::file::{META, META_ZXID, Snapshot, TreeFile, failed};
+use super::file::{META, META_ZXID, Snapshot, TreeFile, caught, failed};
 use super::watches::Watches;
 use crate::error::{Error, Kind, Result};
 use crate::node::{Reply, Request, Stat};
@@ -69,7 +69,7 @@ enum Effect {
     Tell(Event),
     WatchExists(i64, String, oneshot::Sender<Woken>),
     WatchTree(i64, String, Arc<EventQueue>),
-    Ended(i64, SessionState),
+    Ended(i64, SessionState, watch::Sender<SessionStatus>),
     Answer(Box<dyn Answer>),
 }
 
@@ -189,7 +189,8 @@ impl Writer {
         let committed = if batch.is_empty() {
             Ok(None)
         } else {
-            batch.commit(&self.file.database).and_then(|()| Snapshot::take(&self.file.database).map(Some))
+            let database = &self.file.database;
+            caught(|| batch.commit(database).and_then(|()| Snapshot::take(database).map(Some)))
         };
         match committed {
             Ok(snapshot) => {
@@ -237,8 +238,7 @@ impl Writer {
                     let events;
                     (result, events) = batch.end_session(session);
                     effects.extend(events.into_iter().map(Effect::Tell));
-                    effects.push(Effect::Ended(session, state));
-                    say(&status, state);
+                    effects.push(Effect::Ended(session, state, status));
                 }
                 effects.push(Effect::Answer(Box::new(Pending(reply, result))));
             }
@@ -249,7 +249,7 @@ impl Writer {
 
     /// Makes the new tree readable and tells of it, in one step for every reader.
     fn publish(&mut self, snapshot: Option<Snapshot>, effects: Vec<Effect>) {
-        let mut answers = Vec::with_capacity(effects.len());
+        let (mut answers, mut ended) = (Vec::with_capacity(effects.len()), Vec::new());
         let mut readable = self.published.write();
         if let Some(snapshot) = snapshot {
             *readable = Arc::new(snapshot);
@@ -259,11 +259,17 @@ impl Writer {
                 Effect::Tell(event) => self.watches.tell(&event),
                 Effect::WatchExists(session, path, fire) => self.watches.add_exists(session, path, fire),
                 Effect::WatchTree(session, path, queue) => self.watches.add_tree(session, path, queue),
-                Effect::Ended(session, state) => self.watches.end(session, state),
+                Effect::Ended(session, state, status) => {
+                    self.watches.end(session, state);
+                    ended.push((status, state));
+                }
                 Effect::Answer(answer) => answers.push(answer),
             }
         }
         drop(readable);
+        for (status, state) in ended {
+            say(&status, state);
+        }
         for answer in answers {
             answer.give(None);
         }
@@ -278,8 +284,13 @@ impl Writer {
             Some(Error::new(Kind::Disk, format!("the store has stopped after a failed commit ({error})")));
         self.end_all(SessionState::Closed);
         for effect in effects {
-            if let Effect::Answer(answer) = effect {
-                answer.give(Some(error));
+            match effect {
+                Effect::Answer(answer) => answer.give(Some(error)),
+                Effect::Ended(session, state, status) => {
+                    self.watches.end(session, state);
+                    say(&status, state);
+                }
+                Effect::Tell(_) | Effect::WatchExists(..) | Effect::WatchTree(..) => {}
             }
         }
     }

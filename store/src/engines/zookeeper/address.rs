@@ -7,6 +7,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::error::{Error, Kind, Result};
+use crate::node::MAX_CHROOT;
 use crate::path;
 
 /// The hosts of an ensemble, and the node below which this application keeps its tree.
@@ -42,6 +43,14 @@ impl Address {
             && let Err(error) = path::validate(chroot, false)
         {
             return refuse(format!("chroot {error}"));
+        }
+        if let Some(chroot) = chroot
+            && chroot.len() > MAX_CHROOT
+        {
+            return refuse(format!(
+                "the chroot has {} bytes, and at most {MAX_CHROOT} are allowed",
+                chroot.len()
+            ));
         }
         Ok(Self { hosts: parsed, chroot: chroot.map(str::to_owned) })
     }
@@ -101,6 +110,14 @@ mod tests {
         assert_eq!(address.hosts, ["a:1", "b:2181", "[::1]:3"]);
         assert_eq!(address.chroot.as_deref(), Some("/ingest/main"));
         assert_eq!(Address::parse("a:1/").unwrap().chroot, None);
+    }
+
+    #[test]
+    fn a_chroot_that_would_not_fit_into_every_request_is_refused() {
+        let chroot = format!("/{}", "c".repeat(MAX_CHROOT - 1));
+        assert!(Address::parse(&format!("a:1{chroot}")).is_ok());
+        let error = Address::parse(&format!("a:1{chroot}c")).unwrap_err();
+        assert!(error.to_string().contains("at most 64"), "{error}");
     }
 
     #[test]

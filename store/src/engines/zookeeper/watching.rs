@@ -26,8 +26,11 @@ use crate::watch::{Event, EventQueue, ExistsWatch, Missed, SessionState, TreeWat
 pub(super) struct Roots(Arc<Mutex<HashMap<String, usize>>>);
 
 impl Roots {
-    fn contains(&self, path: &str) -> bool {
-        self.0.lock().contains_key(path)
+    /// Runs `send` while no recursive watch can be begun on `path`, unless one stands there. The
+    /// client sends when its method is called, so what `send` calls is on the wire before any other.
+    fn unless_watched<T>(&self, path: &str, send: impl FnOnce() -> T) -> Option<T> {
+        let roots = self.0.lock();
+        (!roots.contains_key(path)).then(send)
     }
 
     fn enter(&self, path: &str) -> RootGuard {
@@ -136,29 +139,30 @@ pub(super) async fn exists(
     path: String,
 ) -> Result<(Option<Stat>, ExistsWatch)> {
     let (fire, watch) = ExistsWatch::new();
-    if roots.contains(&path) {
+    let Some(sent) = roots.unless_watched(&path, || client.check_and_watch_stat(&path)) else {
         let tree = tree(client.clone(), roots, path.clone(), 1024).await?;
         let stat = look(&client, &path).await?;
         tokio::spawn(from_tree(Arc::downgrade(&client), tree, stat, fire));
         return Ok((stat, watch));
-    }
-    let (stat, watcher) =
-        client.check_and_watch_stat(&path).await.map_err(|error| convert::error(&error, &path))?;
+    };
+    let (stat, watcher) = sent.await.map_err(|error| convert::error(&error, &path))?;
     tokio::spawn(once(watcher, roots, path, fire));
     Ok((stat.as_ref().map(convert::stat), watch))
 }
 
 async fn once(watcher: zk::OneshotWatcher, roots: Roots, path: String, mut fire: oneshot::Sender<Woken>) {
-    let mut changed = std::pin::pin!(watcher.changed());
+    let mut changed = Box::pin(watcher.changed());
     let event = tokio::select! {
         event = &mut changed => event,
         () = fire.closed() => {
-            // Giving it up removes every watch of this path on the server: not while a recursive
-            // one stands there too.
-            if !roots.contains(&path) {
-                return;
+            // Giving it up removes every watch of this path on the server: not while a recursive one
+            // stands there too.
+            let mut changed = Some(changed);
+            roots.unless_watched(&path, || drop(changed.take()));
+            match changed {
+                Some(changed) => changed.await,
+                None => return,
             }
-            changed.await
         }
     };
     // A receiver that has gone does not want to know.
