@@ -261,7 +261,7 @@ mod tests {
         assert!(set(1_000_000).validate().is_ok());
         let error = set(MAX_REQUEST).validate().unwrap_err();
         assert_eq!(error.kind(), Kind::TooLarge);
-        assert!(error.to_string().starts_with("/a: too large for one request: 10400"), "{error}");
+        assert!(error.to_string().starts_with("/a: too large for one request: 10401"), "{error}");
     }
 
     #[test]
