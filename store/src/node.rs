@@ -220,14 +220,14 @@ impl Request {
             | Request::Children(path)
             | Request::Ephemerals(path) => path::validate(path, false),
             Request::Sync => Ok(()),
-            Request::Create { path, data, mode } => {
+            Request::Create { path, mode, .. } => {
                 not_the_root(path, mode.is_sequential())?;
-                fits(path, path.len() + data.len() + FRAMING)
+                fits(path, self.size())
             }
-            Request::Set { path, data, version } => {
+            Request::Set { path, version, .. } => {
                 path::validate(path, false)?;
                 not_negative(path, *version)?;
-                fits(path, path.len() + data.len() + FRAMING)
+                fits(path, self.size())
             }
             Request::Delete { path, version } => {
                 not_the_root(path, false)?;
@@ -237,8 +237,24 @@ impl Request {
                 for (index, op) in ops.iter().enumerate() {
                     op.validate().map_err(|error| error.with_op(index))?;
                 }
-                fits(ops.first().map_or("/", Op::path), ops.iter().map(Op::size).sum())
+                fits(ops.first().map_or("/", Op::path), self.size())
             }
+        }
+    }
+
+    /// The bytes of the request, not less than it really has.
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            Request::Get(path)
+            | Request::Exists(path)
+            | Request::Children(path)
+            | Request::Ephemerals(path) => path.len() + FRAMING,
+            Request::Sync => FRAMING,
+            Request::Create { path, data, .. } | Request::Set { path, data, .. } => {
+                path.len() + data.len() + FRAMING
+            }
+            Request::Delete { path, .. } => path.len() + FRAMING,
+            Request::Multi(ops) => ops.iter().map(Op::size).sum(),
         }
     }
 }

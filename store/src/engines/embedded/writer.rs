@@ -23,8 +23,10 @@ use crate::error::{Error, Kind, Result};
 use crate::node::{Reply, Request, Stat};
 use crate::watch::{Event, EventQueue, SessionState, SessionStatus, Woken};
 
-/// How many commands one commit may hold.
+/// How many commands one commit may hold, and how many bytes of requests: it is in memory until it
+/// is on disk.
 const MAX_BATCH: usize = 1024;
+const MAX_BATCH_BYTES: usize = 8 << 20;
 
 /// With more watches on single paths than this, those that nobody waits for are looked for.
 const PRUNE_ABOVE: usize = 1024;
@@ -62,6 +64,15 @@ pub(super) enum Command {
     Stop {
         reply: oneshot::Sender<()>,
     },
+}
+
+impl Command {
+    fn size(&self) -> usize {
+        match self {
+            Command::Send { request, .. } => request.size(),
+            _ => 0,
+        }
+    }
 }
 
 /// What is to be done once the batch is on disk, in the order of the commands.
@@ -158,14 +169,21 @@ impl Writer {
     pub(super) fn run(mut self, commands: &Receiver<Command>) {
         while let Ok(first) = commands.recv() {
             let mut stop = None;
-            let waiting = std::iter::once(first).chain(commands.try_iter()).take(MAX_BATCH);
-            let mut batch = Vec::new();
-            for command in waiting {
-                if let Command::Stop { reply } = command {
-                    stop = Some(reply);
+            let (mut batch, mut bytes) = (Vec::new(), 0);
+            for command in std::iter::once(first).chain(commands.try_iter()) {
+                match command {
+                    Command::Stop { reply } => {
+                        stop = Some(reply);
+                        break;
+                    }
+                    command => {
+                        bytes += command.size();
+                        batch.push(command);
+                    }
+                }
+                if batch.len() >= MAX_BATCH || bytes >= MAX_BATCH_BYTES {
                     break;
                 }
-                batch.push(command);
             }
             self.run_once(batch);
             if let Some(reply) = stop {
