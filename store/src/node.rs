@@ -248,12 +248,12 @@ impl Request {
             Request::Get(path)
             | Request::Exists(path)
             | Request::Children(path)
-            | Request::Ephemerals(path) => path.len() + FRAMING,
+            | Request::Ephemerals(path)
+            | Request::Delete { path, .. } => path.len() + FRAMING,
             Request::Sync => FRAMING,
             Request::Create { path, data, .. } | Request::Set { path, data, .. } => {
                 path.len() + data.len() + FRAMING
             }
-            Request::Delete { path, .. } => path.len() + FRAMING,
             Request::Multi(ops) => ops.iter().map(Op::size).sum(),
         }
     }
