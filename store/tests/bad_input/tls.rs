@@ -78,7 +78,6 @@ async fn tls_works_with_the_right_authority_and_is_refused_with_any_other() {
     let right = tls_of(&server.tls(), dirs[0].path());
     let stranger = tls_of(&other.tls(), dirs[1].path());
     let config = |connect: &str, tls: Option<&Tls>| ZookeeperConfig {
-        connect_limit: Duration::from_secs(1),
         tls: tls.cloned(),
         ..ZookeeperConfig::new(connect)
     };
@@ -98,7 +97,8 @@ async fn tls_works_with_the_right_authority_and_is_refused_with_any_other() {
         (&secure, None),
         (&server.connect_string(), Some(&right)),
     ] {
-        let error = within(open(config(connect, tls))).await.expect_err(&format!("{connect} {tls:?}"));
+        let impatient = ZookeeperConfig { connect_limit: Duration::from_secs(1), ..config(connect, tls) };
+        let error = within(open(impatient)).await.expect_err(&format!("{connect} {tls:?}"));
         says(&error, Kind::Unreachable, &[connect, "TLS"]);
     }
 }
