@@ -76,7 +76,7 @@ impl Report {
     }
 
     /// Says how many parts there will be.
-    pub(crate) fn expect(&self, parts: usize) {
+    pub(crate) fn plan(&self, parts: usize) {
         self.bar.set_length(parts.try_into().unwrap_or(u64::MAX));
         self.bar.enable_steady_tick(Duration::from_millis(250));
     }

@@ -110,7 +110,7 @@ pub(crate) async fn run(context: Context) -> Result<()> {
         let known: Vec<_> = WORKLOADS.iter().map(Workload::name).collect();
         bail!("no such case; known are, after `zookeeper ` or `embedded `: {}", known.join(", "));
     }
-    context.report.expect(1 + chosen.iter().map(|(_, engines)| engines.len() + 2).sum::<usize>());
+    context.report.plan(1 + chosen.iter().map(|(_, engines)| engines.len() + 2).sum::<usize>());
     let dir = scratch::directory()?;
 
     let config = ServerConfig::new().heap("1g").data_dir(dir.path().join("server"));

@@ -18,6 +18,7 @@ mod contender;
 pub mod election;
 pub mod lock_table;
 pub mod ltime;
+mod own_node;
 pub mod rw_lock;
 pub mod semaphore;
 pub mod shard;

@@ -10,6 +10,7 @@
 
 use bytes::Bytes;
 
+use super::own_node::OwnNode;
 use crate::error::{Error, Kind, Result};
 use crate::node::{Mode, Op};
 use crate::path;
@@ -18,10 +19,9 @@ use crate::watch::{SessionState, Woken};
 
 #[derive(Debug)]
 pub(super) struct Contender {
-    session: Session,
+    node: OwnNode,
     dir: String,
     name: String,
-    left: bool,
 }
 
 impl Contender {
@@ -41,27 +41,24 @@ impl Contender {
                 Err(error) => return Err(error),
             }
         };
-        Ok(Self { session: session.clone(), dir: dir.to_owned(), name, left: false })
+        let node = OwnNode::new(session, path::join(dir, &name));
+        Ok(Self { node, dir: dir.to_owned(), name })
     }
 
     /// Refuses a commit unless this contender is still in the queue.
     pub(super) fn fence(&self) -> Op {
-        Op::check(self.path(), None)
-    }
-
-    pub(super) fn path(&self) -> String {
-        path::join(&self.dir, &self.name)
+        self.node.fence()
     }
 
     /// Waits until nobody is before this one of those that `blocks` holds for.
     pub(super) async fn wait(&self, blocks: impl Fn(&str) -> bool) -> Result<()> {
+        let session = self.node.session();
         loop {
-            let (names, _) =
-                super::settle(&self.session, || self.session.children(self.dir.as_str())).await.answer?;
+            let (names, _) = super::settle(session, || session.children(self.dir.as_str())).await.answer?;
             let mine = sequence(&self.name);
             if !names.contains(&self.name) {
                 return Err(Error::new(Kind::NoNode, "this contender was removed from its queue")
-                    .with_path(&self.path()));
+                    .with_path(self.node.path()));
             }
             let before = names.iter().filter(|name| blocks(name) && sequence(name) < mine);
             let Some(last) = before.max_by_key(|name| sequence(name)) else {
@@ -69,7 +66,7 @@ impl Contender {
             };
             let blocker = path::join(&self.dir, last);
             let (there, watch) =
-                super::settle(&self.session, || self.session.watch_exists(blocker.as_str())).await.answer?;
+                super::settle(session, || session.watch_exists(blocker.as_str())).await.answer?;
             if there.is_some()
                 && let Woken::Ended(state) = watch.woken().await
             {
@@ -81,12 +78,13 @@ impl Contender {
 
     /// Waits until this contender is no longer in its queue, or its session is not connected.
     pub(super) async fn lost(&self) {
-        let mut states = self.session.states();
+        let session = self.node.session();
+        let mut states = session.states();
         let connections = states.borrow().connections;
         let disturbed =
             states.wait_for(|s| s.state != SessionState::Connected || s.connections != connections);
         let gone = async {
-            while let Ok((Some(_), watch)) = self.session.watch_exists(self.path()).await {
+            while let Ok((Some(_), watch)) = session.watch_exists(self.node.path()).await {
                 if !matches!(watch.woken().await, Woken::Changed) {
                     return;
                 }
@@ -98,35 +96,9 @@ impl Contender {
         }
     }
 
-    /// Gives the place up.
-    pub(super) async fn leave(mut self) -> Result<()> {
-        self.left = true;
-        leave(&self.session, &self.path()).await
-    }
-}
-
-impl Drop for Contender {
-    fn drop(&mut self) {
-        if self.left || self.session.state().is_final() {
-            return;
-        }
-        // Without its owner nobody would ever leave for it.
-        let (session, path) = (self.session.clone(), self.path());
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move {
-                if let Err(error) = leave(&session, &path).await {
-                    tracing::debug!(path, %error, "a dropped contender leaves with its session");
-                }
-            });
-        }
-    }
-}
-
-/// The name is nobody else's, so deleting it needs no version.
-async fn leave(session: &Session, path: &str) -> Result<()> {
-    match super::settle(session, || session.delete(path, None)).await.answer {
-        Err(error) if error.kind() == Kind::NoNode => Ok(()),
-        answer => answer,
+    /// Gives the place up. So does dropping it.
+    pub(super) async fn leave(self) -> Result<()> {
+        self.node.delete().await
     }
 }
 

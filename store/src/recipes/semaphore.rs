@@ -12,6 +12,7 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use super::own_node::OwnNode;
 use crate::error::{Error, Kind, Result};
 use crate::node::{Mode, Op};
 use crate::path;
@@ -37,9 +38,7 @@ pub struct Semaphore {
 /// A slot that is held.
 #[derive(Debug)]
 pub struct Slot {
-    session: Session,
-    path: String,
-    released: bool,
+    node: OwnNode,
 }
 
 impl Semaphore {
@@ -141,43 +140,19 @@ impl Semaphore {
     }
 
     fn slot(&self, path: String) -> Slot {
-        Slot { session: self.session.clone(), path, released: false }
+        Slot { node: OwnNode::new(&self.session, path) }
     }
 }
 
 impl Slot {
     /// Goes into every multi that counts on the slot.
     pub fn fence(&self) -> Op {
-        Op::check(self.path.as_str(), None)
+        self.node.fence()
     }
 
-    /// Gives the slot back. Its name is nobody else's, so this needs no version.
-    pub async fn release(mut self) -> Result<()> {
-        self.released = true;
-        give_back(&self.session, &self.path).await
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        if self.released || self.session.state().is_final() {
-            return;
-        }
-        let (session, path) = (self.session.clone(), self.path.clone());
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move {
-                if let Err(error) = give_back(&session, &path).await {
-                    tracing::debug!(path, %error, "a dropped slot comes back with the end of its session");
-                }
-            });
-        }
-    }
-}
-
-async fn give_back(session: &Session, path: &str) -> Result<()> {
-    match super::settle(session, || session.delete(path, None)).await.answer {
-        Err(error) if error.kind() == Kind::NoNode => Ok(()),
-        answer => answer,
+    /// Gives the slot back. So does dropping it.
+    pub async fn release(self) -> Result<()> {
+        self.node.delete().await
     }
 }
 
