@@ -11,8 +11,9 @@
 //! | [`ltime`] | the cluster's logical clock |
 //!
 //! All of them keep two rules. A lost answer is settled on the same session before anything else is
-//! done: a session's requests are applied in order, so a definite answer to a later one settles the
-//! earlier ones. And nothing that a recipe owns is deleted or changed blindly.
+//! done: a session's writes are applied in order, so a definite answer to a later write, or to a read
+//! after a `sync`, settles the earlier ones. And nothing that a recipe owns is deleted or changed
+//! blindly.
 
 mod contender;
 pub mod election;

@@ -38,6 +38,9 @@ use crate::node::{Reply, Request, Stat};
 use crate::path::is_within;
 use crate::watch::{EventQueue, ExistsWatch, SessionState, SessionStatus, TreeWatch};
 
+/// What a session of the other engine has by default.
+const NOMINAL_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// A listing longer than this is made off the async threads.
 const LONG_LISTING: i32 = 1000;
 
@@ -149,8 +152,9 @@ impl EngineSession for EmbeddedSession {
     }
 
     fn timeout(&self) -> Duration {
-        // There is no connection to outlive: the session ends with the process, at once.
-        Duration::ZERO
+        // There is no connection to lose and so nothing to outlive; but what callers compute from it
+        // (how long to wait, when to give up) has to make sense here too.
+        NOMINAL_TIMEOUT
     }
 
     fn status(&self) -> watch::Receiver<SessionStatus> {

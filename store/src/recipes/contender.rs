@@ -103,6 +103,8 @@ impl Contender {
 }
 
 async fn find(session: &Session, dir: &str, prefix: &str) -> Result<Option<String>> {
+    // The server that answers now need not be the one that was asked, nor have caught up with it.
+    super::settle(session, || session.sync()).await.answer?;
     let listed = super::settle(session, || session.children(dir)).await.answer;
     match listed {
         Ok((names, _)) => Ok(names.into_iter().find(|name| name.starts_with(prefix))),

@@ -46,7 +46,9 @@ async fn strike<T: Send + 'static>(
         return None;
     }
     let answer = within(run).await.unwrap();
-    assert!(bench.faulty.has_happened(), "the fault {fault:?} at call {number} never came");
+    // Of calls side by side another may have failed first: then the fault itself is still on its way.
+    // A fault that never comes fails the test here.
+    within(bench.faulty.happened()).await;
     Some(answer)
 }
 

@@ -14,10 +14,16 @@ pub(super) struct Watches {
     exists: HashMap<String, Vec<(i64, oneshot::Sender<Woken>)>>,
     /// By the root of the subtree.
     trees: HashMap<String, Vec<(i64, Arc<EventQueue>)>>,
+    /// How many single paths were left when those that nobody waits for were last looked for.
+    after_pruning: usize,
 }
+
+/// Fewer paths than this are not worth a look.
+const WORTH_PRUNING: usize = 1024;
 
 impl Watches {
     pub(super) fn add_exists(&mut self, session: i64, path: String, sender: oneshot::Sender<Woken>) {
+        self.prune();
         let watchers = self.exists.entry(path).or_default();
         watchers.retain(|(_, sender)| !sender.is_closed());
         watchers.push((session, sender));
@@ -73,15 +79,38 @@ impl Watches {
         });
     }
 
-    /// Forgets watches that nobody waits for any more.
-    pub(super) fn prune(&mut self) {
+    /// Forgets watches that nobody waits for any more: looked for when there are twice as many as were
+    /// left the last time, so that it costs each of them little however many live.
+    fn prune(&mut self) {
+        if self.exists.len() < WORTH_PRUNING.max(2 * self.after_pruning) {
+            return;
+        }
         self.exists.retain(|_, watchers| {
             watchers.retain(|(_, sender)| !sender.is_closed());
             !watchers.is_empty()
         });
+        self.after_pruning = self.exists.len();
     }
+}
 
-    pub(super) fn len(&self) -> usize {
-        self.exists.len()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn watches_that_nobody_waits_for_do_not_pile_up() {
+        let mut watches = Watches::default();
+        let mut waiting = Vec::new();
+        for n in 0..50 * WORTH_PRUNING {
+            let (sender, receiver) = oneshot::channel();
+            watches.add_exists(1, format!("/{n}"), sender);
+            if n % 100 == 0 {
+                waiting.push(receiver);
+            }
+        }
+        assert!(watches.exists.len() <= 2 * WORTH_PRUNING.max(waiting.len()), "{}", watches.exists.len());
+        watches.tell(&Event::Deleted("/100".into()));
+        assert_eq!(waiting[1].try_recv(), Ok(Woken::Deleted));
+        assert!(waiting[2].try_recv().is_err());
     }
 }

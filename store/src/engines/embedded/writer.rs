@@ -28,9 +28,6 @@ use crate::watch::{Event, EventQueue, SessionState, SessionStatus, Woken};
 const MAX_BATCH: usize = 1024;
 const MAX_BATCH_BYTES: usize = 8 << 20;
 
-/// With more watches on single paths than this, those that nobody waits for are looked for.
-const PRUNE_ABOVE: usize = 1024;
-
 /// What the writer is asked to do.
 #[derive(Debug)]
 pub(super) enum Command {
@@ -290,9 +287,6 @@ impl Writer {
         }
         for answer in answers {
             answer.give(None);
-        }
-        if self.watches.len() > PRUNE_ABOVE {
-            self.watches.prune();
         }
     }
 
