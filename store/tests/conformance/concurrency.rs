@@ -9,9 +9,10 @@ use futures::{FutureExt, poll};
 use ingest_store::error::{Next, Outcome};
 use ingest_store::{Error, Kind, Limits, Mode, Op, Result, Session, Stat};
 
-use crate::tree::{Tree, data, is_there, make, refused_at_all, sorted_children, stat, within};
+use crate::judge::{data, is_there, make, refused_at_all, sorted_children, stat};
+use crate::tree::{Tree, on_both_engines, within};
 
-conformance!(
+on_both_engines!(
     exactly_one_of_many_sets_at_a_version_wins,
     exactly_one_of_many_creates_of_a_name_wins,
     exactly_one_of_many_deletes_wins,

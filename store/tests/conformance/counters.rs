@@ -2,9 +2,10 @@
 
 use ingest_store::{Kind, Mode, Session};
 
-use crate::tree::{Tree, make, refused, stat};
+use crate::judge::{make, refused, stat};
+use crate::tree::{Tree, on_both_engines};
 
-conformance!(
+on_both_engines!(
     the_version_counts_sets_only,
     the_child_version_counts_creates_and_deletes,
     grandchildren_and_data_of_children_do_not_count,

@@ -2,9 +2,10 @@
 
 use ingest_store::{Kind, Mode, Stat};
 
-use crate::tree::{Tree, data, is_there, make, refused, sorted_children, stat};
+use crate::judge::{data, is_there, make, refused, sorted_children, stat};
+use crate::tree::{Tree, on_both_engines};
 
-conformance!(
+on_both_engines!(
     a_created_node_has_fresh_counters,
     a_node_that_exists_cannot_be_created_and_keeps_its_data,
     a_node_cannot_be_created_below_a_missing_one,

@@ -2,9 +2,10 @@
 
 use ingest_store::{Kind, Mode};
 
-use crate::tree::{Tree, data, is_there, make, refused, sorted_children, stat};
+use crate::judge::{data, is_there, make, refused, sorted_children, stat};
+use crate::tree::{Tree, on_both_engines};
 
-conformance!(
+on_both_engines!(
     a_deleted_node_is_gone,
     a_delete_at_the_version_read_succeeds,
     a_delete_at_another_version_is_refused,

@@ -2,9 +2,10 @@
 
 use ingest_store::{Kind, Limits, Mode, Op, Woken};
 
-use crate::tree::{Tree, data, is_there, make, refused, sorted_children, stat, within};
+use crate::judge::{data, is_there, make, refused, sorted_children, stat};
+use crate::tree::{Tree, on_both_engines, within};
 
-conformance!(
+on_both_engines!(
     an_ephemeral_node_names_its_session,
     an_ephemeral_node_cannot_have_children,
     an_ephemeral_sequential_node_has_a_number_and_an_owner,

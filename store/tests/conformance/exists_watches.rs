@@ -2,9 +2,10 @@
 
 use ingest_store::{Mode, Op, Woken};
 
-use crate::tree::{Tree, data, make, stat, within};
+use crate::judge::{data, make, stat};
+use crate::tree::{Tree, on_both_engines, within};
 
-conformance!(
+on_both_engines!(
     a_watch_comes_with_the_stat_that_it_follows,
     a_watch_on_a_missing_node_fires_when_it_is_created,
     a_watch_on_a_node_fires_when_it_is_deleted,

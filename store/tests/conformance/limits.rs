@@ -3,9 +3,10 @@
 use ingest_store::node::MAX_REQUEST;
 use ingest_store::{Kind, Mode, Op, OpResult, SessionState};
 
-use crate::tree::{Tree, is_there, make, refused, refused_at_all, stat};
+use crate::judge::{is_there, make, refused, refused_at_all, stat};
+use crate::tree::{Tree, on_both_engines};
 
-conformance!(
+on_both_engines!(
     a_node_holds_a_megabyte,
     a_request_of_exactly_the_limit_is_taken,
     a_request_over_the_limit_is_refused_and_the_session_lives,

@@ -3,9 +3,10 @@
 use futures::future::join_all;
 use ingest_store::{Kind, Mode};
 
-use crate::tree::{Tree, data, is_there, make, refused, sorted_children, stat};
+use crate::judge::{data, is_there, make, refused, sorted_children, stat};
+use crate::tree::{Tree, on_both_engines};
 
-conformance!(
+on_both_engines!(
     the_parents_of_a_node_are_made_empty_and_persistent,
     parents_that_are_there_are_left_as_they_are,
     a_node_with_all_its_parents_that_exists_is_refused,

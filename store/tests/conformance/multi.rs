@@ -2,9 +2,10 @@
 
 use ingest_store::{Mode, Op, OpResult};
 
-use crate::tree::{Tree, data, is_there, make, sorted_children, stat};
+use crate::judge::{data, is_there, make, sorted_children, stat};
+use crate::tree::{Tree, on_both_engines};
 
-conformance!(
+on_both_engines!(
     every_operation_of_a_multi_is_applied_and_answered,
     an_empty_multi_does_nothing,
     a_multi_of_checks_changes_nothing,

@@ -3,9 +3,10 @@
 use ingest_store::error::Outcome;
 use ingest_store::{Kind, Mode, Op};
 
-use crate::tree::{Tree, changed, data, expect_events, is_there, make, refused_op, sorted_children, stat};
+use crate::judge::{changed, data, expect_events, is_there, make, refused_op, sorted_children, stat};
+use crate::tree::{Tree, on_both_engines};
 
-conformance!(
+on_both_engines!(
     a_multi_refused_at_its_first_operation_leaves_nothing,
     a_multi_refused_at_a_middle_operation_leaves_nothing,
     a_multi_refused_at_its_last_operation_leaves_nothing,

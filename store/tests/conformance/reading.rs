@@ -2,9 +2,10 @@
 
 use ingest_store::{Kind, Mode};
 
-use crate::tree::{Tree, data, make, refused, sorted_children, stat};
+use crate::judge::{data, make, refused, sorted_children, stat};
+use crate::tree::{Tree, on_both_engines};
 
-conformance!(
+on_both_engines!(
     a_node_reads_back_as_it_was_written,
     a_node_may_hold_any_bytes,
     empty_data_is_empty_and_not_missing,

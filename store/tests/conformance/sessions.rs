@@ -3,9 +3,10 @@
 use ingest_store::error::Next;
 use ingest_store::{Kind, Mode, Op, SessionState, SessionStatus, Woken};
 
-use crate::tree::{Tree, data, is_there, make, refused_at_all, stat, within};
+use crate::judge::{data, is_there, make, refused_at_all, stat};
+use crate::tree::{Tree, on_both_engines, within};
 
-conformance!(
+on_both_engines!(
     sessions_share_the_tree_and_nothing_else,
     a_new_session_is_connected_for_the_first_time,
     clones_of_a_handle_are_one_session,

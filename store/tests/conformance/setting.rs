@@ -2,9 +2,10 @@
 
 use ingest_store::{Kind, Mode, Op};
 
-use crate::tree::{Tree, data, make, refused, sorted_children, stat};
+use crate::judge::{data, make, refused, sorted_children, stat};
+use crate::tree::{Tree, on_both_engines};
 
-conformance!(
+on_both_engines!(
     a_set_replaces_the_data_and_gives_the_new_stat,
     a_set_at_the_version_read_succeeds,
     a_set_at_another_version_is_refused_and_changes_nothing,

@@ -4,11 +4,10 @@ use std::collections::BTreeSet;
 
 use ingest_store::{Event, Limits, Missed, Mode, Op};
 
-use crate::tree::{
-    Tree, changed, children, created, data, deleted, expect_events, make, sorted_children, within,
-};
+use crate::judge::{changed, children, created, data, deleted, expect_events, make, sorted_children};
+use crate::tree::{Tree, on_both_engines, within};
 
-conformance!(
+on_both_engines!(
     a_watcher_is_told_of_creates_sets_and_deletes,
     a_child_that_comes_or_goes_is_told_of_its_parent_too,
     a_watcher_is_told_of_its_root_itself,

@@ -2,9 +2,10 @@
 
 use ingest_store::{Event, Missed, SessionState, TreeWatch, Woken};
 
-use crate::tree::{Tree, changed, created, expect_events, make, within};
+use crate::judge::{changed, created, expect_events, make};
+use crate::tree::{Tree, on_both_engines, within};
 
-conformance!(
+on_both_engines!(
     the_watch_of_a_closed_session_says_so_for_ever,
     the_watch_of_an_expired_session_says_so_for_ever,
     a_single_watch_of_a_closed_session_says_so,

@@ -4,9 +4,10 @@
 
 use ingest_store::{Op, Woken};
 
-use crate::tree::{Tree, changed, children, created, deleted, expect_events, make, within};
+use crate::judge::{changed, children, created, deleted, expect_events, make};
+use crate::tree::{Tree, on_both_engines, within};
 
-conformance!(
+on_both_engines!(
     all_watchers_of_a_subtree_are_told,
     a_dropped_watch_leaves_the_others_on_its_subtree,
     a_subtree_can_be_watched_again_after_a_dropped_watch,

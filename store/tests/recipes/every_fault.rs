@@ -13,7 +13,7 @@ use ingest_store::{Kind, Limits, Result, Session, Store};
 
 use crate::lock_table::{FENCE, LOCK, claim, with_a_job};
 use crate::shard::noise;
-use crate::world::within;
+use crate::tree::within;
 
 struct Bench {
     faulty: Faulty,

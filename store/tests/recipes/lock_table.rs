@@ -1,7 +1,7 @@
 use ingest_store::recipes::lock_table::{Claim, LockTable, Released};
 use ingest_store::{Kind, Mode, Op, Session};
 
-use crate::world::{World, on_both_engines};
+use crate::tree::{Tree, on_both_engines};
 
 on_both_engines!(
     a_lock_is_taken_together_with_its_fence,
@@ -38,8 +38,8 @@ pub(crate) fn claim(version: i32) -> Claim {
     }
 }
 
-async fn a_lock_is_taken_together_with_its_fence(world: World) {
-    let session = world.session().await;
+async fn a_lock_is_taken_together_with_its_fence(tree: &Tree) {
+    let session = tree.mortal_session().await;
     with_a_job(&session).await;
     let table = LockTable::new(&session);
     let token = table.acquire(claim(0)).await.unwrap();
@@ -52,8 +52,8 @@ async fn a_lock_is_taken_together_with_its_fence(world: World) {
     assert_eq!(&session.get(FENCE).await.unwrap().0[..], b"waiting");
 }
 
-async fn a_lock_that_is_held_elsewhere_is_refused(world: World) {
-    let (mine, theirs) = (world.session().await, world.session().await);
+async fn a_lock_that_is_held_elsewhere_is_refused(tree: &Tree) {
+    let (mine, theirs) = (tree.mortal_session().await, tree.mortal_session().await);
     with_a_job(&mine).await;
     LockTable::new(&theirs).acquire(claim(0)).await.unwrap();
     let table = LockTable::new(&mine);
@@ -63,8 +63,8 @@ async fn a_lock_that_is_held_elsewhere_is_refused(world: World) {
     assert_eq!(mine.exists(FENCE).await.unwrap().unwrap().version, 1);
 }
 
-async fn a_lock_that_is_held_here_is_refused_without_asking_the_tree(world: World) {
-    let session = world.session().await;
+async fn a_lock_that_is_held_here_is_refused_without_asking_the_tree(tree: &Tree) {
+    let session = tree.mortal_session().await;
     with_a_job(&session).await;
     let table = LockTable::new(&session);
     table.acquire(claim(0)).await.unwrap();
@@ -75,8 +75,8 @@ async fn a_lock_that_is_held_here_is_refused_without_asking_the_tree(world: Worl
     assert!(error.to_string().contains("worker-1"), "{error}");
 }
 
-async fn a_claim_on_an_old_version_leaves_no_lock(world: World) {
-    let session = world.session().await;
+async fn a_claim_on_an_old_version_leaves_no_lock(tree: &Tree) {
+    let session = tree.mortal_session().await;
     with_a_job(&session).await;
     session.set(FENCE, "moved on", 0).await.unwrap();
     let table = LockTable::new(&session);
@@ -85,8 +85,8 @@ async fn a_claim_on_an_old_version_leaves_no_lock(world: World) {
     assert!(session.exists(LOCK).await.unwrap().is_none() && table.is_empty());
 }
 
-async fn a_token_is_worth_nothing_after_its_release(world: World) {
-    let session = world.session().await;
+async fn a_token_is_worth_nothing_after_its_release(tree: &Tree) {
+    let session = tree.mortal_session().await;
     with_a_job(&session).await;
     let table = LockTable::new(&session);
     let token = table.acquire(claim(0)).await.unwrap();
@@ -98,8 +98,8 @@ async fn a_token_is_worth_nothing_after_its_release(world: World) {
     assert_eq!(&session.get(FENCE).await.unwrap().0[..], b"taken", "a release keeps what the fence says");
 }
 
-async fn a_zombie_disturbs_neither_the_lock_nor_the_fence_of_its_successor(world: World) {
-    let (mine, theirs) = (world.session().await, world.session().await);
+async fn a_zombie_disturbs_neither_the_lock_nor_the_fence_of_its_successor(tree: &Tree) {
+    let (mine, theirs) = (tree.mortal_session().await, tree.mortal_session().await);
     with_a_job(&mine).await;
     let (zombie, successor) = (LockTable::new(&mine), LockTable::new(&theirs));
     let old = zombie.acquire(claim(0)).await.unwrap();
@@ -113,8 +113,8 @@ async fn a_zombie_disturbs_neither_the_lock_nor_the_fence_of_its_successor(world
     theirs.multi(vec![new.check()]).await.unwrap();
 }
 
-async fn a_lock_taken_away_by_force_is_not_released_again(world: World) {
-    let (mine, admin) = (world.session().await, world.session().await);
+async fn a_lock_taken_away_by_force_is_not_released_again(tree: &Tree) {
+    let (mine, admin) = (tree.mortal_session().await, tree.mortal_session().await);
     with_a_job(&mine).await;
     let table = LockTable::new(&mine);
     let token = table.acquire(claim(0)).await.unwrap();
@@ -125,8 +125,8 @@ async fn a_lock_taken_away_by_force_is_not_released_again(world: World) {
     assert!(table.is_empty(), "a lock that is lost is forgotten");
 }
 
-async fn everything_of_a_dead_holder_is_released(world: World) {
-    let session = world.session().await;
+async fn everything_of_a_dead_holder_is_released(tree: &Tree) {
+    let session = tree.mortal_session().await;
     let table = LockTable::new(&session);
     for n in 0..4 {
         session.create_with_parents(format!("/j{n}/status"), "", Mode::Persistent).await.unwrap();
@@ -138,8 +138,8 @@ async fn everything_of_a_dead_holder_is_released(world: World) {
     assert_eq!((table.len(), session.ephemerals("/").await.unwrap()), (1, vec!["/j3/lock".to_owned()]));
 }
 
-async fn a_kept_lock_has_the_next_token(world: World) {
-    let session = world.session().await;
+async fn a_kept_lock_has_the_next_token(tree: &Tree) {
+    let session = tree.mortal_session().await;
     with_a_job(&session).await;
     let table = LockTable::new(&session);
     let first = table.acquire(claim(0)).await.unwrap();
@@ -151,8 +151,8 @@ async fn a_kept_lock_has_the_next_token(world: World) {
     assert!(table.is_empty());
 }
 
-async fn an_abandoned_claim_is_swept(world: World) {
-    let session = world.session().await;
+async fn an_abandoned_claim_is_swept(tree: &Tree) {
+    let session = tree.mortal_session().await;
     with_a_job(&session).await;
     let table = LockTable::new(&session);
     // Polled once, so that it is sent, and dropped before its answer.
@@ -167,8 +167,8 @@ async fn an_abandoned_claim_is_swept(world: World) {
     table.acquire(claim(version)).await.unwrap();
 }
 
-async fn a_sweep_leaves_what_is_claimed_and_what_is_no_lock(world: World) {
-    let session = world.session().await;
+async fn a_sweep_leaves_what_is_claimed_and_what_is_no_lock(tree: &Tree) {
+    let session = tree.mortal_session().await;
     with_a_job(&session).await;
     session.create("/registered", "", Mode::Ephemeral).await.unwrap();
     let table = LockTable::new(&session);
@@ -181,12 +181,12 @@ async fn a_sweep_leaves_what_is_claimed_and_what_is_no_lock(world: World) {
     assert_eq!(LockTable::new(&session).sweep("/", fence_of).await.unwrap(), [LOCK]);
 }
 
-async fn after_expiry_everything_is_revoked(world: World) {
-    let (mine, other) = (world.session().await, world.session().await);
+async fn after_expiry_everything_is_revoked(tree: &Tree) {
+    let (mine, other) = (tree.mortal_session().await, tree.mortal_session().await);
     with_a_job(&mine).await;
     let table = LockTable::new(&mine);
     let token = table.acquire(claim(0)).await.unwrap();
-    world.expire(&mine).await;
+    tree.expire(&mine).await;
     assert_eq!(table.release(&token, None).await.unwrap_err().kind(), Kind::Expired);
     assert_eq!(table.revoke_all(), [token]);
     assert!(table.is_empty() && other.exists(LOCK).await.unwrap().is_none());

@@ -8,7 +8,7 @@ use ingest_store::recipes::semaphore::Semaphore;
 use ingest_store::{Limits, Session, Store};
 
 use crate::lock_table::{FENCE, LOCK, claim, with_a_job};
-use crate::world::within;
+use crate::tree::within;
 
 async fn proxied() -> (Proxy, Session) {
     let proxy = Proxy::start(Server::shared().await.address());

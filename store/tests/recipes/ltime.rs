@@ -1,7 +1,7 @@
 use ingest_store::Mode;
 use ingest_store::recipes::ltime;
 
-use crate::world::{World, on_both_engines, within};
+use crate::tree::{Tree, on_both_engines, within};
 
 on_both_engines!(
     the_clock_only_goes_forward,
@@ -9,8 +9,8 @@ on_both_engines!(
     a_waiter_for_the_future_is_woken_when_it_comes,
 );
 
-async fn the_clock_only_goes_forward(world: World) {
-    let (one, two) = (world.session().await, world.session().await);
+async fn the_clock_only_goes_forward(tree: &Tree) {
+    let (one, two) = (tree.mortal_session().await, tree.mortal_session().await);
     let mut last = ltime::tick(&one).await.unwrap();
     for session in [&two, &one, &two] {
         session.create_with_parents("/other/n-", "", Mode::PersistentSequential).await.unwrap();
@@ -20,16 +20,16 @@ async fn the_clock_only_goes_forward(world: World) {
     }
 }
 
-async fn whoever_waits_for_a_moment_reads_what_was_before_it(world: World) {
-    let (writer, reader) = (world.session().await, world.session().await);
+async fn whoever_waits_for_a_moment_reads_what_was_before_it(tree: &Tree) {
+    let (writer, reader) = (tree.mortal_session().await, tree.mortal_session().await);
     writer.create("/seen", "", Mode::Persistent).await.unwrap();
     let moment = ltime::tick(&writer).await.unwrap();
     within(ltime::wait_for(&reader, moment)).await.unwrap();
     assert!(reader.exists("/seen").await.unwrap().is_some());
 }
 
-async fn a_waiter_for_the_future_is_woken_when_it_comes(world: World) {
-    let (writer, reader) = (world.session().await, world.session().await);
+async fn a_waiter_for_the_future_is_woken_when_it_comes(tree: &Tree) {
+    let (writer, reader) = (tree.mortal_session().await, tree.mortal_session().await);
     let now = ltime::tick(&writer).await.unwrap();
     let future = ltime::Ltime(now.0 + 3);
     let mut waiting = tokio::spawn(async move { ltime::wait_for(&reader, future).await });

@@ -9,4 +9,6 @@ mod ltime;
 mod queues;
 mod semaphore;
 mod shard;
-mod world;
+#[allow(dead_code, reason = "each suite uses its part of it")]
+#[path = "../support/tree.rs"]
+mod tree;

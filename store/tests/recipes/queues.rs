@@ -5,7 +5,7 @@ use ingest_store::recipes::rw_lock;
 use ingest_store::{Kind, Mode, Op, Session};
 use tokio::task::JoinHandle;
 
-use crate::world::{World, on_both_engines, within};
+use crate::tree::{Tree, on_both_engines, within};
 
 on_both_engines!(
     the_first_candidate_leads_and_the_next_follows_when_it_resigns,
@@ -36,8 +36,8 @@ async fn queued(session: &Session, path: &str) -> i32 {
     session.exists(path).await.unwrap().unwrap().num_children
 }
 
-async fn the_first_candidate_leads_and_the_next_follows_when_it_resigns(world: World) {
-    let (one, two) = (world.session().await, world.session().await);
+async fn the_first_candidate_leads_and_the_next_follows_when_it_resigns(tree: &Tree) {
+    let (one, two) = (tree.mortal_session().await, tree.mortal_session().await);
     let first = leader(&one).await;
     let second = follower(&two).await;
     one.multi(vec![first.fence()]).await.unwrap();
@@ -48,30 +48,30 @@ async fn the_first_candidate_leads_and_the_next_follows_when_it_resigns(world: W
     assert_eq!(queued(&two, ELECTION).await, 1);
 }
 
-async fn the_end_of_the_leaders_session_is_the_beginning_of_the_next_one(world: World) {
-    let (one, two) = (world.session().await, world.session().await);
+async fn the_end_of_the_leaders_session_is_the_beginning_of_the_next_one(tree: &Tree) {
+    let (one, two) = (tree.mortal_session().await, tree.mortal_session().await);
     let _first = leader(&one).await;
     let second = follower(&two).await;
-    world.expire(&one).await;
+    tree.expire(&one).await;
     let second = within(second).await.unwrap();
     two.multi(vec![second.fence()]).await.unwrap();
 }
 
-async fn a_leader_that_has_lost_its_session_cannot_commit(world: World) {
-    let (one, two) = (world.session().await, world.session().await);
+async fn a_leader_that_has_lost_its_session_cannot_commit(tree: &Tree) {
+    let (one, two) = (tree.mortal_session().await, tree.mortal_session().await);
     two.create("/counter", "", Mode::Persistent).await.unwrap();
     let old = leader(&one).await;
     let fence = old.fence();
     one.multi(vec![fence.clone(), Op::set("/counter", "old", None)]).await.unwrap();
-    world.expire(&one).await;
+    tree.expire(&one).await;
     // Even through a session that lives: the place in the queue is gone for good.
     let error = two.multi(vec![fence, Op::set("/counter", "zombie", None)]).await.unwrap_err();
     assert_eq!((error.kind(), error.failed_op()), (Kind::NoNode, Some(0)));
     assert_eq!(&two.get("/counter").await.unwrap().0[..], b"old");
 }
 
-async fn a_candidate_that_stands_down_is_not_waited_for(world: World) {
-    let session = world.session().await;
+async fn a_candidate_that_stands_down_is_not_waited_for(tree: &Tree) {
+    let session = tree.mortal_session().await;
     let first = leader(&session).await;
     let second = Candidate::join(&session, ELECTION, "n").await.unwrap();
     let third = follower(&session).await;
@@ -80,8 +80,8 @@ async fn a_candidate_that_stands_down_is_not_waited_for(world: World) {
     within(third).await.unwrap();
 }
 
-async fn a_dropped_candidate_leaves_the_queue(world: World) {
-    let (one, two) = (world.session().await, world.session().await);
+async fn a_dropped_candidate_leaves_the_queue(tree: &Tree) {
+    let (one, two) = (tree.mortal_session().await, tree.mortal_session().await);
     let first = leader(&one).await;
     drop(Candidate::join(&one, ELECTION, "n").await.unwrap());
     let third = follower(&two).await;
@@ -89,16 +89,16 @@ async fn a_dropped_candidate_leaves_the_queue(world: World) {
     within(third).await.unwrap();
 }
 
-async fn an_expired_leader_is_told_to_stop(world: World) {
-    let session = world.session().await;
+async fn an_expired_leader_is_told_to_stop(tree: &Tree) {
+    let session = tree.mortal_session().await;
     let leader = leader(&session).await;
     let told = tokio::spawn(async move { leader.deposed().await });
-    world.expire(&session).await;
+    tree.expire(&session).await;
     within(told).await.unwrap();
 }
 
-async fn readers_share_and_a_writer_waits_for_all_of_them(world: World) {
-    let session = world.session().await;
+async fn readers_share_and_a_writer_waits_for_all_of_them(tree: &Tree) {
+    let session = tree.mortal_session().await;
     let first = within(rw_lock::read(&session, RW, "r1")).await.unwrap();
     let second = within(rw_lock::read(&session, RW, "r2")).await.unwrap();
     let writer = tokio::spawn({
@@ -112,8 +112,8 @@ async fn readers_share_and_a_writer_waits_for_all_of_them(world: World) {
     within(writer).await.unwrap();
 }
 
-async fn a_reader_waits_for_the_writer_before_it_and_nobody_overtakes(world: World) {
-    let (one, two) = (world.session().await, world.session().await);
+async fn a_reader_waits_for_the_writer_before_it_and_nobody_overtakes(tree: &Tree) {
+    let (one, two) = (tree.mortal_session().await, tree.mortal_session().await);
     let writer = within(rw_lock::write(&one, RW, "w")).await.unwrap();
     let mut watch = two.watch_tree(RW).await.unwrap();
     let reader = tokio::spawn({
@@ -134,12 +134,12 @@ async fn a_reader_waits_for_the_writer_before_it_and_nobody_overtakes(world: Wor
     within(second_writer).await.unwrap();
 }
 
-async fn a_lock_comes_back_when_its_holder_dies_or_is_dropped(world: World) {
-    let (one, two) = (world.session().await, world.session().await);
+async fn a_lock_comes_back_when_its_holder_dies_or_is_dropped(tree: &Tree) {
+    let (one, two) = (tree.mortal_session().await, tree.mortal_session().await);
     let held = within(rw_lock::write(&one, RW, "w")).await.unwrap();
     drop(held);
     let held = within(rw_lock::write(&one, RW, "w")).await.unwrap();
-    world.expire(&one).await;
+    tree.expire(&one).await;
     within(rw_lock::write(&two, RW, "w")).await.unwrap();
     drop(held);
 }

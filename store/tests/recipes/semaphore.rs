@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use ingest_store::recipes::semaphore::Semaphore;
 use ingest_store::{Kind, Mode};
 
-use crate::world::{World, on_both_engines, within};
+use crate::tree::{Tree, on_both_engines, within};
 
 on_both_engines!(
     slots_end_at_the_limit,
@@ -20,8 +20,8 @@ on_both_engines!(
 
 const NAME: &str = "/semaphores/collection";
 
-async fn slots_end_at_the_limit(world: World) {
-    let session = world.session().await;
+async fn slots_end_at_the_limit(tree: &Tree) {
+    let session = tree.mortal_session().await;
     let semaphore = Semaphore::new(&session, NAME);
     semaphore.set_limit(2).await.unwrap();
     let first = semaphore.try_acquire("a").await.unwrap().unwrap();
@@ -33,14 +33,14 @@ async fn slots_end_at_the_limit(world: World) {
     semaphore.try_acquire("c").await.unwrap().unwrap().release().await.unwrap();
 }
 
-async fn never_more_than_the_limit_hold_a_slot(world: World) {
+async fn never_more_than_the_limit_hold_a_slot(tree: &Tree) {
     const LIMIT: i32 = 3;
-    let session = world.session().await;
+    let session = tree.mortal_session().await;
     Semaphore::new(&session, NAME).set_limit(3).await.unwrap();
     let (inside, most) = (Arc::new(AtomicI32::new(0)), Arc::new(AtomicI32::new(0)));
     let mut tasks = Vec::new();
     for _ in 0..4 {
-        let session = world.session().await;
+        let session = tree.mortal_session().await;
         for _ in 0..4 {
             let semaphore = Semaphore::new(&session, NAME);
             let (inside, most) = (inside.clone(), most.clone());
@@ -62,8 +62,8 @@ async fn never_more_than_the_limit_hold_a_slot(world: World) {
     assert_eq!(Semaphore::new(&session, NAME).held().await.unwrap(), 0);
 }
 
-async fn a_waiter_gets_the_slot_that_comes_back(world: World) {
-    let (one, two) = (world.session().await, world.session().await);
+async fn a_waiter_gets_the_slot_that_comes_back(tree: &Tree) {
+    let (one, two) = (tree.mortal_session().await, tree.mortal_session().await);
     let semaphore = Semaphore::new(&one, NAME);
     semaphore.set_limit(1).await.unwrap();
     let held = semaphore.acquire("a").await.unwrap();
@@ -72,26 +72,26 @@ async fn a_waiter_gets_the_slot_that_comes_back(world: World) {
     within(waiting).await.unwrap();
 }
 
-async fn the_slots_of_a_dead_session_come_back(world: World) {
-    let (one, two) = (world.session().await, world.session().await);
+async fn the_slots_of_a_dead_session_come_back(tree: &Tree) {
+    let (one, two) = (tree.mortal_session().await, tree.mortal_session().await);
     let semaphore = Semaphore::new(&two, NAME);
     semaphore.set_limit(1).await.unwrap();
     let _held = Semaphore::new(&one, NAME).acquire("a").await.unwrap();
     let waiting = tokio::spawn(async move { semaphore.acquire("b").await.unwrap() });
-    world.expire(&one).await;
+    tree.expire(&one).await;
     within(waiting).await.unwrap();
 }
 
-async fn a_dropped_slot_comes_back(world: World) {
-    let session = world.session().await;
+async fn a_dropped_slot_comes_back(tree: &Tree) {
+    let session = tree.mortal_session().await;
     let semaphore = Semaphore::new(&session, NAME);
     semaphore.set_limit(1).await.unwrap();
     drop(semaphore.acquire("a").await.unwrap());
     within(semaphore.acquire("b")).await.unwrap();
 }
 
-async fn a_larger_limit_lets_waiters_in_and_a_smaller_one_takes_nothing_away(world: World) {
-    let session = world.session().await;
+async fn a_larger_limit_lets_waiters_in_and_a_smaller_one_takes_nothing_away(tree: &Tree) {
+    let session = tree.mortal_session().await;
     let semaphore = Semaphore::new(&session, NAME);
     semaphore.set_limit(1).await.unwrap();
     let first = semaphore.acquire("a").await.unwrap();
@@ -107,22 +107,22 @@ async fn a_larger_limit_lets_waiters_in_and_a_smaller_one_takes_nothing_away(wor
     assert!(semaphore.try_acquire("c").await.unwrap().is_none());
 }
 
-async fn a_semaphore_without_a_limit_says_so(world: World) {
-    let semaphore = Semaphore::new(&world.session().await, NAME);
+async fn a_semaphore_without_a_limit_says_so(tree: &Tree) {
+    let semaphore = Semaphore::new(&tree.mortal_session().await, NAME);
     let error = semaphore.try_acquire("a").await.unwrap_err();
     assert_eq!(error.kind(), Kind::NoNode);
     assert!(error.to_string().contains("no limit"), "{error}");
 }
 
-async fn a_foreign_node_is_not_taken_for_a_semaphore(world: World) {
-    let session = world.session().await;
+async fn a_foreign_node_is_not_taken_for_a_semaphore(tree: &Tree) {
+    let session = tree.mortal_session().await;
     session.create_with_parents(NAME, "garbage", Mode::Persistent).await.unwrap();
     let error = Semaphore::new(&session, NAME).try_acquire("a").await.unwrap_err();
     assert_eq!((error.kind(), error.path()), (Kind::Corrupt, Some(NAME)));
 }
 
-async fn what_others_keep_on_the_semaphore_stays(world: World) {
-    let session = world.session().await;
+async fn what_others_keep_on_the_semaphore_stays(tree: &Tree) {
+    let session = tree.mortal_session().await;
     session.create_with_parents(NAME, r#"{"limit":1,"note":"night"}"#, Mode::Persistent).await.unwrap();
     let semaphore = Semaphore::new(&session, NAME);
     semaphore.set_limit(2).await.unwrap();

@@ -4,7 +4,7 @@ use ingest_store::recipes::shard;
 use ingest_store::{Kind, Mode, Session};
 use rand::RngCore;
 
-use crate::world::{World, on_both_engines, within};
+use crate::tree::{Tree, on_both_engines, within};
 
 on_both_engines!(
     a_small_value_lies_in_its_node,
@@ -38,8 +38,8 @@ async fn parts(session: &Session) -> usize {
     session.children(PATH).await.unwrap().0.len()
 }
 
-async fn a_small_value_lies_in_its_node(world: World) {
-    let session = world.session().await;
+async fn a_small_value_lies_in_its_node(tree: &Tree) {
+    let session = tree.mortal_session().await;
     let text = "a line of a manifest\n".repeat(10_000);
     shard::write(&session, PATH, text.as_bytes(), None).await.unwrap();
     assert_eq!(read(&session).await, text.as_bytes());
@@ -48,8 +48,8 @@ async fn a_small_value_lies_in_its_node(world: World) {
     assert!(data.starts_with(b"{\"id\":"), "readable for people");
 }
 
-async fn a_value_of_several_megabytes_reads_back_whole(world: World) {
-    let session = world.session().await;
+async fn a_value_of_several_megabytes_reads_back_whole(tree: &Tree) {
+    let session = tree.mortal_session().await;
     let value = noise(5 << 20);
     shard::write(&session, PATH, &value, None).await.unwrap();
     assert!(read(&session).await == value);
@@ -57,15 +57,15 @@ async fn a_value_of_several_megabytes_reads_back_whole(world: World) {
     assert!(read(&session).await.is_empty());
 }
 
-async fn a_node_without_an_announcement_has_no_value(world: World) {
-    let session = world.session().await;
+async fn a_node_without_an_announcement_has_no_value(tree: &Tree) {
+    let session = tree.mortal_session().await;
     assert_eq!(shard::read(&session, PATH, LIMIT).await.unwrap_err().kind(), Kind::NoNode);
     shard::prepare(&session, PATH, &noise(1 << 20)).await.unwrap();
     assert!(shard::read(&session, PATH, LIMIT).await.unwrap().is_none());
 }
 
-async fn a_new_value_replaces_the_old_one_and_its_parts(world: World) {
-    let session = world.session().await;
+async fn a_new_value_replaces_the_old_one_and_its_parts(tree: &Tree) {
+    let session = tree.mortal_session().await;
     shard::write(&session, PATH, &noise(2 << 20), None).await.unwrap();
     assert_eq!(parts(&session).await, 1);
     let value = noise(1 << 20);
@@ -76,16 +76,16 @@ async fn a_new_value_replaces_the_old_one_and_its_parts(world: World) {
     assert_eq!(parts(&session).await, 0);
 }
 
-async fn a_write_at_an_old_version_changes_nothing(world: World) {
-    let session = world.session().await;
+async fn a_write_at_an_old_version_changes_nothing(tree: &Tree) {
+    let session = tree.mortal_session().await;
     shard::write(&session, PATH, b"first", None).await.unwrap();
     let error = shard::write(&session, PATH, &noise(1 << 20), 0).await.unwrap_err();
     assert_eq!(error.kind(), Kind::BadVersion);
     assert_eq!(read(&session).await, b"first");
 }
 
-async fn readers_never_see_half_of_a_value(world: World) {
-    let (writer, reader) = (world.session().await, world.session().await);
+async fn readers_never_see_half_of_a_value(tree: &Tree) {
+    let (writer, reader) = (tree.mortal_session().await, tree.mortal_session().await);
     // Each value is one byte repeated, in a size that tells which, made incompressible by length.
     let values: Vec<Vec<u8>> = (0..4).map(|n| noise((600 << 10) + n)).collect();
     shard::write(&writer, PATH, &values[0], None).await.unwrap();
@@ -107,8 +107,8 @@ async fn readers_never_see_half_of_a_value(world: World) {
     assert!(within(reading).await.unwrap() > 0);
 }
 
-async fn parts_that_nobody_announced_are_collected_after_the_grace_time(world: World) {
-    let session = world.session().await;
+async fn parts_that_nobody_announced_are_collected_after_the_grace_time(tree: &Tree) {
+    let session = tree.mortal_session().await;
     let value = noise(1 << 20);
     shard::write(&session, PATH, &value, None).await.unwrap();
     shard::prepare(&session, PATH, &noise(1 << 20)).await.unwrap();
@@ -125,8 +125,8 @@ async fn first_part(session: &Session) -> String {
     format!("{PATH}/{id}/000000")
 }
 
-async fn a_damaged_part_is_recognised(world: World) {
-    let session = world.session().await;
+async fn a_damaged_part_is_recognised(tree: &Tree) {
+    let session = tree.mortal_session().await;
     shard::write(&session, PATH, &noise(1 << 20), None).await.unwrap();
     let part = first_part(&session).await;
     let mut bytes = session.get(part.as_str()).await.unwrap().0.to_vec();
@@ -136,23 +136,23 @@ async fn a_damaged_part_is_recognised(world: World) {
     assert_eq!((error.kind(), error.path()), (Kind::Corrupt, Some(PATH)));
 }
 
-async fn a_missing_part_is_recognised(world: World) {
-    let session = world.session().await;
+async fn a_missing_part_is_recognised(tree: &Tree) {
+    let session = tree.mortal_session().await;
     shard::write(&session, PATH, &noise(1 << 20), None).await.unwrap();
     session.delete(first_part(&session).await, None).await.unwrap();
     let error = shard::read(&session, PATH, LIMIT).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Corrupt);
 }
 
-async fn a_value_larger_than_wanted_is_refused_before_it_is_read(world: World) {
-    let session = world.session().await;
+async fn a_value_larger_than_wanted_is_refused_before_it_is_read(tree: &Tree) {
+    let session = tree.mortal_session().await;
     shard::write(&session, PATH, &vec![0; 3 << 20], None).await.unwrap();
     let error = shard::read(&session, PATH, 1 << 20).await.unwrap_err();
     assert_eq!(error.kind(), Kind::TooLarge);
 }
 
-async fn a_foreign_node_is_not_taken_for_a_value(world: World) {
-    let session = world.session().await;
+async fn a_foreign_node_is_not_taken_for_a_value(tree: &Tree) {
+    let session = tree.mortal_session().await;
     for garbage in ["garbage", "{}\n", "{\"id\":\"x\",\"parts\":0,\"size\":9}\nnot compressed"] {
         session.make_dirs(PATH).await.unwrap();
         session.set(PATH, garbage, None).await.unwrap();

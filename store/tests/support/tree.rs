@@ -1,6 +1,5 @@
-//! The tree that a behaviour is shown on, and how behaviours wait and judge.
+//! The tree that a behaviour is shown on, on either engine, and how to wait for what must happen.
 
-use std::fmt::Debug;
 use std::future::Future;
 use std::panic::Location;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -9,10 +8,11 @@ use std::time::Duration;
 use ingest_harness::{Proxy, Server, chroot};
 use ingest_store::engines::embedded::{Embedded, EmbeddedConfig};
 use ingest_store::engines::zookeeper::{Zookeeper, ZookeeperConfig};
-use ingest_store::{Error, Event, Kind, Limits, Mode, Result, Session, Stat, Store, TreeWatch};
+use ingest_store::{Limits, Session, Store};
 use tempfile::TempDir;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Far longer than anything here takes: only what never comes reaches it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A new, empty tree on one of the engines.
 pub(crate) struct Tree {
@@ -63,7 +63,7 @@ impl Tree {
         self.keep(store.session().await.unwrap())
     }
 
-    /// Ends a session as a server does that has not heard of it for too long.
+    /// Ends a session as a server does that has not heard of it for too long; it knows when this returns.
     pub(crate) async fn expire(&self, session: &Session) {
         match &self.place {
             Place::Embedded { engine, .. } => engine.expire_session(session.id()).await.unwrap(),
@@ -72,6 +72,7 @@ impl Tree {
                 proxy.expire_session(session.id()).await;
             }
         }
+        within(session.states().wait_for(|status| status.state.is_final())).await.unwrap();
     }
 
     /// For sessions that the test itself opens and gives up.
@@ -115,79 +116,26 @@ pub(crate) fn within<F: Future>(what: F) -> impl Future<Output = F::Output> {
     }
 }
 
-/// The next events of a watch are these, in this order.
-#[track_caller]
-pub(crate) fn expect_events(watch: &mut TreeWatch, expected: &[Event]) -> impl Future<Output = ()> {
-    let caller = Location::caller();
-    async move {
-        for (index, expected) in expected.iter().enumerate() {
-            let Ok(event) = tokio::time::timeout(PATIENCE, watch.next()).await else {
-                panic!("at {caller}: no event {index}, expected {expected:?}");
-            };
-            assert_eq!(event, *expected, "event {index}, at {caller}");
+/// Runs each of these behaviours on a new tree of either engine.
+macro_rules! on_both_engines {
+    ($($behaviour:ident),+ $(,)?) => {
+        mod embedded {
+            $(#[tokio::test]
+            async fn $behaviour() {
+                let tree = $crate::tree::Tree::embedded();
+                super::$behaviour(&tree).await;
+                tree.close().await;
+            })+
         }
-    }
-}
 
-pub(crate) fn created(path: &str) -> Event {
-    Event::Created(path.to_owned())
+        mod zookeeper {
+            $(#[tokio::test]
+            async fn $behaviour() {
+                let tree = $crate::tree::Tree::zookeeper().await;
+                super::$behaviour(&tree).await;
+                tree.close().await;
+            })+
+        }
+    };
 }
-
-pub(crate) fn deleted(path: &str) -> Event {
-    Event::Deleted(path.to_owned())
-}
-
-pub(crate) fn changed(path: &str) -> Event {
-    Event::Changed(path.to_owned())
-}
-
-pub(crate) fn children(path: &str) -> Event {
-    Event::Children(path.to_owned())
-}
-
-/// Creates empty persistent nodes, in this order.
-pub(crate) async fn make(session: &Session, paths: &[&str]) {
-    for path in paths {
-        session.create(*path, "", Mode::Persistent).await.unwrap();
-    }
-}
-
-pub(crate) async fn stat(session: &Session, path: &str) -> Stat {
-    session.exists(path).await.unwrap().unwrap_or_else(|| panic!("{path} is not there"))
-}
-
-pub(crate) async fn data(session: &Session, path: &str) -> String {
-    String::from_utf8(session.get(path).await.unwrap().0.to_vec()).unwrap()
-}
-
-pub(crate) async fn is_there(session: &Session, path: &str) -> bool {
-    session.exists(path).await.unwrap().is_some()
-}
-
-pub(crate) async fn sorted_children(session: &Session, path: &str) -> Vec<String> {
-    let (mut names, _) = session.children(path).await.unwrap();
-    names.sort_unstable();
-    names
-}
-
-/// The call was refused for this reason, which is about this path.
-#[track_caller]
-pub(crate) fn refused<T: Debug>(result: Result<T>, kind: Kind, path: &str) {
-    let error = result.expect_err("must be refused");
-    assert_eq!((error.kind(), error.path(), error.failed_op()), (kind, Some(path), None), "{error}");
-}
-
-/// The multi was refused because of this operation.
-#[track_caller]
-pub(crate) fn refused_op<T: Debug>(result: Result<T>, index: usize, kind: Kind, path: &str) {
-    let error = result.expect_err("must be refused");
-    assert_eq!((error.failed_op(), error.kind(), error.path()), (Some(index), kind, Some(path)), "{error}");
-}
-
-/// The call was refused for this reason, which is about the session and not a path.
-#[track_caller]
-pub(crate) fn refused_at_all<T: Debug>(result: Result<T>, kind: Kind) -> Error {
-    let error = result.expect_err("must be refused");
-    assert_eq!(error.kind(), kind, "{error}");
-    error
-}
+pub(crate) use on_both_engines;
