@@ -7,8 +7,9 @@ use ingest_store::engines::embedded::{Embedded, EmbeddedConfig};
 use ingest_store::faults::{Fault, Faulty};
 use ingest_store::recipes::election::Candidate;
 use ingest_store::recipes::lock_table::{LockTable, Released};
+use ingest_store::recipes::rw_lock;
 use ingest_store::recipes::semaphore::Semaphore;
-use ingest_store::recipes::shard;
+use ingest_store::recipes::{ltime, shard};
 use ingest_store::{Kind, Limits, Result, Session, Store};
 
 use crate::lock_table::{FENCE, LOCK, claim, with_a_job};
@@ -197,5 +198,57 @@ async fn a_candidate_leaves_nobody_behind_through_every_fault() {
         let other = bench.store.session().await.unwrap();
         let next = Candidate::join(&other, PATH, "next").await.unwrap();
         within(next.lead()).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_write_lock_comes_back_through_every_fault() {
+    const PATH: &str = "/rw";
+    async fn body(session: Session) -> Result<()> {
+        rw_lock::read(&session, PATH, "r").await?.release().await?;
+        rw_lock::write(&session, PATH, "w").await?.release().await
+    }
+    let prepared = || async {
+        let bench = Bench::new();
+        let session = bench.store.session().await.unwrap();
+        session.make_dirs(PATH).await.unwrap();
+        (bench, session)
+    };
+    let (bench, session) = prepared().await;
+    let calls = count(&bench, body(session)).await;
+    for (number, fault) in (0..calls).flat_map(|n| Fault::ALL.map(|fault| (n, fault))) {
+        let (bench, session) = prepared().await;
+        if let Some(answer) = strike(&bench, number, fault, body(session.clone())).await
+            && survivable(fault)
+        {
+            answer.unwrap();
+            let left = session.children(PATH).await.unwrap().0;
+            assert!(left.is_empty(), "held while its session lives: {fault:?} at {number}: {left:?}");
+        }
+        session.close().await.unwrap();
+        let other = bench.store.session().await.unwrap();
+        within(rw_lock::write(&other, PATH, "next")).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_clock_goes_forward_through_every_lost_tick() {
+    let bench = Bench::new();
+    let session = bench.store.session().await.unwrap();
+    let mut last = ltime::tick(&session).await.unwrap();
+    let calls = count(&bench, ltime::tick(&session)).await;
+    for (number, fault) in (0..calls).flat_map(|n| Fault::ALL.map(|fault| (n, fault))) {
+        let session = bench.store.session().await.unwrap();
+        let ticking = session.clone();
+        let ended = strike(&bench, number, fault, async move { ltime::tick(&ticking).await }).await;
+        match ended {
+            Some(answer) if survivable(fault) => assert!(answer.unwrap() > last, "{fault:?} at {number}"),
+            Some(answer) => assert_eq!(answer.unwrap_err().kind(), Kind::Expired),
+            None => {}
+        }
+        let other = bench.store.session().await.unwrap();
+        let now = ltime::tick(&other).await.unwrap();
+        assert!(now > last, "{fault:?} at {number}");
+        last = now;
     }
 }
