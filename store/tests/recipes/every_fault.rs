@@ -171,64 +171,57 @@ async fn a_slot_is_taken_once_and_comes_back_through_every_fault() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_candidate_leaves_nobody_behind_through_every_fault() {
-    const PATH: &str = "/elections/e";
-    async fn body(session: Session) -> Result<()> {
-        Candidate::join(&session, PATH, "me").await?.lead().await?.resign().await
-    }
+const QUEUE: &str = "/queue";
+
+/// Runs what joins and leaves a queue of contenders through every fault: while its session lives it
+/// leaves nobody behind, and after it `next` gets its turn.
+async fn leaves_the_queue<B, N>(body: fn(Session) -> B, next: fn(Session) -> N)
+where
+    B: Future<Output = Result<()>> + Send + 'static,
+    N: Future<Output = Result<()>>,
+{
     let prepared = || async {
         let bench = Bench::new();
         let session = bench.store.session().await.unwrap();
-        session.make_dirs(PATH).await.unwrap();
+        session.make_dirs(QUEUE).await.unwrap();
         (bench, session)
     };
     let (bench, session) = prepared().await;
     let calls = count(&bench, body(session)).await;
+    assert!(calls >= 3, "a create, a listing and a delete at the least");
     for (number, fault) in (0..calls).flat_map(|n| Fault::ALL.map(|fault| (n, fault))) {
         let (bench, session) = prepared().await;
         if let Some(answer) = strike(&bench, number, fault, body(session.clone())).await
             && survivable(fault)
         {
             answer.unwrap();
-            let left = session.children(PATH).await.unwrap().0;
-            assert!(left.is_empty(), "an orphan while its session lives: {fault:?} at {number}: {left:?}");
+            let left = session.children(QUEUE).await.unwrap().0;
+            assert!(left.is_empty(), "left while its session lives: {fault:?} at {number}: {left:?}");
         }
         session.close().await.unwrap();
-        let other = bench.store.session().await.unwrap();
-        let next = Candidate::join(&other, PATH, "next").await.unwrap();
-        within(next.lead()).await.unwrap();
+        within(next(bench.store.session().await.unwrap())).await.unwrap();
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_read_write_lock_comes_back_through_every_fault() {
-    const PATH: &str = "/rw";
+async fn a_candidate_leaves_nobody_behind_through_every_fault() {
     async fn body(session: Session) -> Result<()> {
-        rw_lock::read(&session, PATH, "r").await?.release().await?;
-        rw_lock::write(&session, PATH, "w").await?.release().await
+        Candidate::join(&session, QUEUE, "me").await?.lead().await?.resign().await
     }
-    let prepared = || async {
-        let bench = Bench::new();
-        let session = bench.store.session().await.unwrap();
-        session.make_dirs(PATH).await.unwrap();
-        (bench, session)
-    };
-    let (bench, session) = prepared().await;
-    let calls = count(&bench, body(session)).await;
-    for (number, fault) in (0..calls).flat_map(|n| Fault::ALL.map(|fault| (n, fault))) {
-        let (bench, session) = prepared().await;
-        if let Some(answer) = strike(&bench, number, fault, body(session.clone())).await
-            && survivable(fault)
-        {
-            answer.unwrap();
-            let left = session.children(PATH).await.unwrap().0;
-            assert!(left.is_empty(), "held while its session lives: {fault:?} at {number}: {left:?}");
-        }
-        session.close().await.unwrap();
-        let other = bench.store.session().await.unwrap();
-        within(rw_lock::write(&other, PATH, "next")).await.unwrap();
+    leaves_the_queue(body, body).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_write_lock_comes_back_through_every_fault() {
+    async fn read_then_write(session: Session) -> Result<()> {
+        rw_lock::read(&session, QUEUE, "r").await?.release().await?;
+        rw_lock::write(&session, QUEUE, "w").await?.release().await
     }
+    // A writer waits for everybody: whoever was left would keep it waiting.
+    async fn write(session: Session) -> Result<()> {
+        rw_lock::write(&session, QUEUE, "next").await?.release().await
+    }
+    leaves_the_queue(read_then_write, write).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
