@@ -104,8 +104,8 @@ impl Contender {
 
 async fn find(session: &Session, dir: &str, prefix: &str) -> Result<Option<String>> {
     // The server that answers now need not be the one that was asked, nor have caught up with it.
-    super::settle(session, || session.sync()).await.answer?;
-    let listed = super::settle(session, || session.children(dir)).await.answer;
+    super::look(session, || session.sync()).await?;
+    let listed = super::look(session, || session.children(dir)).await;
     match listed {
         Ok((names, _)) => Ok(names.into_iter().find(|name| name.starts_with(prefix))),
         Err(error) if error.kind() == Kind::NoNode => Ok(None),

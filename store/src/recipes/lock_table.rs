@@ -163,8 +163,8 @@ impl LockTable {
         if !repeated || error.kind() != Kind::NodeExists || error.failed_op() != Some(0) {
             return Err(error);
         }
-        let lock = super::settle(&self.session, || self.session.exists(claim.lock.as_str())).await.answer?;
-        let fence = super::settle(&self.session, || self.session.exists(claim.fence.as_str())).await.answer?;
+        let lock = super::look(&self.session, || self.session.exists(claim.lock.as_str())).await?;
+        let fence = super::look(&self.session, || self.session.exists(claim.fence.as_str())).await?;
         match (lock, fence) {
             (Some(lock), Some(fence))
                 if lock.ephemeral_owner == self.session.id() && fence.version == claim.version + 1 =>
@@ -274,7 +274,7 @@ impl LockTable {
     }
 
     async fn released_by_us(&self, lock: &str) -> Result<Released> {
-        let stat = super::settle(&self.session, || self.session.exists(lock)).await.answer?;
+        let stat = super::look(&self.session, || self.session.exists(lock)).await?;
         Ok(if stat.is_none() { Released::Now } else { Released::Before })
     }
 

@@ -90,7 +90,8 @@ impl Semaphore {
                 Ok(_) => return Ok(Some(self.slot(holder))),
                 Err(error) if changed_meanwhile(&error) => {
                     // After a lost answer it may have been ourselves that changed it.
-                    if settled.repeated && self.session.exists(holder.as_str()).await?.is_some() {
+                    let there = || self.session.exists(holder.as_str());
+                    if settled.repeated && super::look(&self.session, there).await?.is_some() {
                         return Ok(Some(self.slot(holder)));
                     }
                 }
