@@ -29,15 +29,15 @@ use crate::session::Session;
 
 /// An answer that leaves no doubt, and whether the same request had been sent before it without one.
 #[derive(Debug)]
-pub(crate) struct Settled<T> {
-    pub(crate) answer: Result<T>,
+pub struct Settled<T> {
+    pub answer: Result<T>,
     /// An earlier try may have been applied: "it is there already" may mean "by us".
-    pub(crate) repeated: bool,
+    pub repeated: bool,
 }
 
 /// Sends a request again on the same session until it has an answer that leaves no doubt. Ends with
 /// the session at the latest: then everything that it owned is gone as well.
-pub(crate) async fn settle<T, F>(session: &Session, send: impl Fn() -> F) -> Settled<T>
+pub async fn settle<T, F>(session: &Session, send: impl Fn() -> F) -> Settled<T>
 where
     F: Future<Output = Result<T>>,
 {
@@ -46,7 +46,7 @@ where
 
 /// The same for a look at what became of an earlier request: it is not given up while the session
 /// lives, because the doubt would remain.
-pub(crate) async fn look<T, F>(session: &Session, send: impl Fn() -> F) -> Result<T>
+pub async fn look<T, F>(session: &Session, send: impl Fn() -> F) -> Result<T>
 where
     F: Future<Output = Result<T>>,
 {

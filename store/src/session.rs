@@ -93,6 +93,11 @@ impl Session {
         self.shared.engine.name()
     }
 
+    /// The bounds of this session.
+    pub fn limits(&self) -> Limits {
+        self.shared.limits
+    }
+
     /// The state now.
     pub fn state(&self) -> SessionState {
         self.shared.session.status().borrow().state

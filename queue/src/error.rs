@@ -1,0 +1,110 @@
+//! What can go wrong with a batch or a job, sorted by what the caller does next.
+
+use crate::date::Date;
+use crate::ids::{Bid, Jid};
+use crate::states::Refused;
+
+/// Result of a call on the queue.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why something was not done.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The state tables have no such move.
+    #[error("{what}: {refused}")]
+    Refused { what: String, refused: Refused },
+    /// The tables have the move, and a rule forbids it just now.
+    #[error("{what}: {why}")]
+    Forbidden { what: String, why: String },
+    /// Somebody is at work on it.
+    #[error("{what} is busy on {node}{}", since(*.since))]
+    Busy { what: String, node: String, since: Option<Date> },
+    /// The right to commit is gone: somebody else has been given the job, or it was taken away.
+    #[error("{what} is not ours any more: {why}")]
+    Lost { what: String, why: String },
+    /// It was changed while it was looked at; look again.
+    #[error("{what} was changed meanwhile: {why}")]
+    Changed { what: String, why: String },
+    #[error("there is no {0}")]
+    NotFound(String),
+    /// The batch is being deleted, and takes nothing any more.
+    #[error("{0} is being deleted")]
+    Deleting(Bid),
+    /// A node holds what nobody can read. It goes to the quarantine, and the others go on.
+    #[error("{path}: {why}")]
+    Corrupt { path: String, why: String },
+    /// What was asked for makes no sense.
+    #[error("{0}")]
+    Invalid(String),
+    #[error(transparent)]
+    Store(#[from] ingest_store::Error),
+}
+
+/// What to do about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Say so to whoever asked: asking again cannot help.
+    Tell,
+    /// Look again, and decide again.
+    LookAgain,
+    /// Stop working on it: it is another's now.
+    LetGo,
+    /// Put it aside and go on with the others.
+    Quarantine,
+    /// What the store's own error says.
+    Store(ingest_store::error::Next),
+}
+
+impl Error {
+    pub fn next(&self) -> Next {
+        match self {
+            Error::Refused { .. }
+            | Error::Forbidden { .. }
+            | Error::Busy { .. }
+            | Error::NotFound(_)
+            | Error::Deleting(_)
+            | Error::Invalid(_) => Next::Tell,
+            Error::Lost { .. } => Next::LetGo,
+            Error::Changed { .. } => Next::LookAgain,
+            Error::Corrupt { .. } => Next::Quarantine,
+            Error::Store(error) => Next::Store(error.next()),
+        }
+    }
+
+    /// The store's own reason, if it is one of the store's.
+    pub fn kind(&self) -> Option<ingest_store::Kind> {
+        match self {
+            Error::Store(error) => Some(error.kind()),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn no_job(jid: Jid) -> Self {
+        Error::NotFound(format!("job {jid}"))
+    }
+
+    pub(crate) fn no_batch(bid: Bid) -> Self {
+        Error::NotFound(format!("batch {bid}"))
+    }
+
+    pub(crate) fn corrupt(path: impl Into<String>, why: impl ToString) -> Self {
+        Error::Corrupt { path: path.into(), why: why.to_string() }
+    }
+
+    pub(crate) fn forbidden(what: impl ToString, why: impl Into<String>) -> Self {
+        Error::Forbidden { what: what.to_string(), why: why.into() }
+    }
+
+    pub(crate) fn changed(what: impl ToString, why: impl ToString) -> Self {
+        Error::Changed { what: what.to_string(), why: why.to_string() }
+    }
+
+    pub(crate) fn lost(what: impl ToString, why: impl ToString) -> Self {
+        Error::Lost { what: what.to_string(), why: why.to_string() }
+    }
+}
+
+fn since(date: Option<Date>) -> String {
+    date.map(|date| format!(" since {date}")).unwrap_or_default()
+}
