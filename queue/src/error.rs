@@ -18,7 +18,7 @@ pub enum Error {
     #[error("{what}: {why}")]
     Forbidden { what: String, why: String },
     /// Somebody is at work on it.
-    #[error("{what} is busy on {node}{}", since(*.since))]
+    #[error("{what} is busy on {node}{}", shown(*.since))]
     Busy { what: String, node: String, since: Option<Date> },
     /// The right to commit is gone: somebody else has been given the job, or it was taken away.
     #[error("{what} is not ours any more: {why}")]
@@ -105,6 +105,6 @@ impl Error {
     }
 }
 
-fn since(date: Option<Date>) -> String {
+fn shown(date: Option<Date>) -> String {
     date.map(|date| format!(" since {date}")).unwrap_or_default()
 }

@@ -362,10 +362,8 @@ pub fn local_id(owner: &str, local_id: &str) -> String {
 /// names may become one: the full name is in the data. What no path may hold becomes `_` too.
 pub fn escape(name: &str) -> String {
     let escaped = name.replace(":/", "_");
-    let escaped: String = escaped
-        .chars()
-        .map(|c| if c == '/' || c.is_control() || c > '\u{d7ff}' { '_' } else { c })
-        .collect();
+    let escaped: String =
+        escaped.chars().map(|c| if c == '/' || c.is_control() || c > '\u{d7ff}' { '_' } else { c }).collect();
     match escaped.as_str() {
         "" | "." | ".." => format!("_{escaped}"),
         _ => escaped,
@@ -446,10 +444,14 @@ mod tests {
         let entry = QueueRef::new(JobState::Downloading, Priority::new(3).unwrap(), Jid::new(12));
         assert_eq!(entry.path(), "/jobs/states/downloading/03-jid0000000012");
         assert_eq!(QueueRef::from_path(&entry.path()), Some(entry));
-        for bad in ["3-jid0000000012", "003-jid0000000012", "+3-jid0000000012", "03jid0000000012", "03-jid12", ""] {
+        for bad in
+            ["3-jid0000000012", "003-jid0000000012", "+3-jid0000000012", "03jid0000000012", "03-jid12", ""]
+        {
             assert_eq!(QueueRef::parse(JobState::Held, bad), None, "{bad}");
         }
-        for bad in ["/jobs/states/downloading", "/jobs/states/Downloading/03-jid0000000012", "/jobs/jid0000000012"] {
+        for bad in
+            ["/jobs/states/downloading", "/jobs/states/Downloading/03-jid0000000012", "/jobs/jid0000000012"]
+        {
             assert_eq!(QueueRef::from_path(bad), None, "{bad}");
         }
     }
@@ -490,7 +492,10 @@ mod tests {
     #[test]
     fn only_locks_on_jobs_batches_and_access_items_have_a_fence() {
         assert_eq!(fence_of("/jobs/jid0000000001/lock").as_deref(), Some("/jobs/jid0000000001/status"));
-        assert_eq!(fence_of("/access/small/qid0000000001/lock").as_deref(), Some("/access/small/qid0000000001/status"));
+        assert_eq!(
+            fence_of("/access/small/qid0000000001/lock").as_deref(),
+            Some("/access/small/qid0000000001/status")
+        );
         assert_eq!(fence_of("/locks/storage/ark_1_2"), None);
         assert_eq!(fence_of("/components/node/a-0000000001"), None);
     }

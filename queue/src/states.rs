@@ -154,7 +154,8 @@ pub trait States: Copy + Eq + fmt::Debug + Ord + Send + Sync + 'static {
 
     #[doc(hidden)]
     fn refuse(self, to: &str, by: Who, dialect: Dialect) -> Refused {
-        let allowed = self.moves(dialect).map(|row| format!("{} (by {})", row.to.describe(), row.by)).collect();
+        let allowed =
+            self.moves(dialect).map(|row| format!("{} (by {})", row.to.describe(), row.by)).collect();
         Refused { thing: Self::THING, from: self.name(), to: to.to_owned(), by, allowed }
     }
 }
@@ -410,13 +411,7 @@ const JOB_MOVES: &[Move<JobState>] = &[
         Why::Failure,
         "poison: crashed or stalled its worker too often",
     ),
-    row(
-        JobState::WAITING,
-        To::Deleted,
-        Who::Timekeeper,
-        Why::Delete,
-        "expired; the report names it",
-    ),
+    row(JobState::WAITING, To::Deleted, Who::Timekeeper, Why::Delete, "expired; the report names it"),
     row(
         &[Failed],
         To::Restart(JobState::WORKING),
@@ -425,13 +420,7 @@ const JOB_MOVES: &[Move<JobState>] = &[
         "retry_count + 1; refused while the batch is reporting, or if the job is not recoverable",
     ),
     row(&[Failed], To::Deleted, Who::Admin, Why::Delete, "the depositor will not be told"),
-    row(
-        &[Completed],
-        To::Cleaned,
-        Who::Janitor,
-        Why::Clean,
-        "the queue entry and the working directory go",
-    ),
+    row(&[Completed], To::Cleaned, Who::Janitor, Why::Clean, "the queue entry and the working directory go"),
 ];
 
 const BATCH_MOVES: &[Move<BatchState>] = &[
@@ -442,13 +431,7 @@ const BATCH_MOVES: &[Move<BatchState>] = &[
         Why::Success,
         "its manifest is frozen and whole; its jobs are made from here on",
     ),
-    row(
-        &[BatchState::Pending],
-        To::State(BatchState::Held),
-        Who::Queue,
-        Why::Hold,
-        "the collection is held",
-    ),
+    row(&[BatchState::Pending], To::State(BatchState::Held), Who::Queue, Why::Hold, "the collection is held"),
     row(
         &[BatchState::Pending],
         To::State(BatchState::Failed),
@@ -514,26 +497,14 @@ const BATCH_MOVES: &[Move<BatchState>] = &[
         Why::Failure,
         "some jobs are still unresolved",
     ),
-    row(
-        &[BatchState::Completed],
-        To::Deleted,
-        Who::Janitor,
-        Why::Clean,
-        "after a retention time",
-    ),
+    row(&[BatchState::Completed], To::Deleted, Who::Janitor, Why::Clean, "after a retention time"),
 ];
 
 const ACCESS_MOVES: &[Move<AccessState>] = &[
     row(&[AccessState::Pending], To::State(AccessState::Processing), Who::Queue, Why::Success, ""),
     row(&[AccessState::Processing], To::State(AccessState::Completed), Who::Worker, Why::Success, ""),
     row(&[AccessState::Processing], To::State(AccessState::Failed), Who::Worker, Why::Failure, ""),
-    row(
-        &[AccessState::Failed],
-        To::State(AccessState::Processing),
-        Who::Admin,
-        Why::Requeue,
-        "",
-    ),
+    row(&[AccessState::Failed], To::State(AccessState::Processing), Who::Admin, Why::Requeue, ""),
     row(&[AccessState::Failed], To::Deleted, Who::Admin, Why::Delete, ""),
     row(&[AccessState::Completed], To::Deleted, Who::Janitor, Why::Clean, "after a retention time"),
 ];
@@ -617,7 +588,10 @@ impl BatchState {
     pub fn is_live(self) -> bool {
         matches!(
             self,
-            BatchState::Pending | BatchState::Processing | BatchState::Reporting | BatchState::UpdateReporting
+            BatchState::Pending
+                | BatchState::Processing
+                | BatchState::Reporting
+                | BatchState::UpdateReporting
         )
     }
 
