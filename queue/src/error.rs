@@ -1,5 +1,7 @@
 //! What can go wrong with a batch or a job, sorted by what the caller does next.
 
+use std::fmt::Display;
+
 use crate::date::Date;
 use crate::ids::{Bid, Jid};
 use crate::states::Refused;
@@ -88,20 +90,24 @@ impl Error {
         Error::NotFound(format!("batch {bid}"))
     }
 
-    pub(crate) fn corrupt(path: impl Into<String>, why: impl ToString) -> Self {
-        Error::Corrupt { path: path.into(), why: why.to_string() }
+    pub(crate) fn corrupt(path: impl Into<String>, why: impl Display) -> Self {
+        Error::Corrupt { path: path.into(), why: format!("{why}") }
     }
 
-    pub(crate) fn forbidden(what: impl ToString, why: impl Into<String>) -> Self {
-        Error::Forbidden { what: what.to_string(), why: why.into() }
+    pub(crate) fn forbidden(what: impl Display, why: impl Into<String>) -> Self {
+        Error::Forbidden { what: format!("{what}"), why: why.into() }
     }
 
-    pub(crate) fn changed(what: impl ToString, why: impl ToString) -> Self {
-        Error::Changed { what: what.to_string(), why: why.to_string() }
+    pub(crate) fn refused(what: impl Display, refused: Refused) -> Self {
+        Error::Refused { what: format!("{what}"), refused }
     }
 
-    pub(crate) fn lost(what: impl ToString, why: impl ToString) -> Self {
-        Error::Lost { what: what.to_string(), why: why.to_string() }
+    pub(crate) fn changed(what: impl Display, why: impl Display) -> Self {
+        Error::Changed { what: format!("{what}"), why: format!("{why}") }
+    }
+
+    pub(crate) fn lost(what: impl Display, why: impl Display) -> Self {
+        Error::Lost { what: format!("{what}"), why: format!("{why}") }
     }
 }
 

@@ -377,7 +377,9 @@ pub fn hash(parts: &[&str]) -> String {
         sha.update((part.len() as u64).to_be_bytes());
         sha.update(part.as_bytes());
     }
-    sha.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    let digest = sha.finalize();
+    let half: [u8; 16] = std::array::from_fn(|at| digest.get(at).copied().unwrap_or(0));
+    format!("{:032x}", u128::from_be_bytes(half))
 }
 
 /// The two access queues.

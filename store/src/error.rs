@@ -125,6 +125,18 @@ impl Error {
         self.op
     }
 
+    /// Whatever would have sent the request has ended; nothing was sent.
+    pub fn closed(detail: impl Into<String>) -> Self {
+        Self::new(Kind::Closed, detail)
+    }
+
+    /// The same failure, seen by the author of some operations in the middle of a multi that begin at
+    /// `start`.
+    pub fn relative_to(mut self, start: usize) -> Self {
+        self.op = self.op.and_then(|op| op.checked_sub(start));
+        self
+    }
+
     /// The path that the failure is about, if it is about one.
     pub fn path(&self) -> Option<&str> {
         self.path.as_deref()

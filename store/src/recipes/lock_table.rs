@@ -26,7 +26,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use crate::error::{Error, Kind, Result};
-use crate::node::{Op, OpResult};
+use crate::node::Op;
 use crate::path;
 use crate::session::Session;
 
@@ -130,6 +130,25 @@ impl LockTable {
     /// Takes a lock. `NodeExists` at the lock: it is held, here or elsewhere. `BadVersion` at the
     /// fence: what the caller has read is old.
     pub async fn acquire(&self, claim: Claim) -> Result<Token> {
+        let look = claim.clone();
+        self.acquire_by(claim, async |ops| {
+            let settled = super::settle(&self.session, || self.session.multi(ops.clone())).await;
+            match settled.answer {
+                Ok(_) => Ok(()),
+                Err(error) => self.ours_after_all(&look, settled.repeated, error).await,
+            }
+        })
+        .await
+    }
+
+    /// The same, with the operations committed by the caller, perhaps together with others. Its answer
+    /// must be settled: `Ok` if they were applied, an error whose index counts from the first of
+    /// them if they were not.
+    pub async fn acquire_by(
+        &self,
+        claim: Claim,
+        commit: impl AsyncFnOnce(Vec<Op>) -> Result<()>,
+    ) -> Result<Token> {
         let id = self.intend(&claim)?;
         // Not disarmed if this future is dropped: then the entry stays for the sweep.
         let mut abandoned = Abandon { table: self, lock: &claim.lock, claim: id, armed: true };
@@ -138,28 +157,23 @@ impl LockTable {
             Op::set(claim.fence.as_str(), claim.data.clone(), claim.version),
         ];
         ops.extend(claim.more.iter().cloned());
-        let settled = super::settle(&self.session, || self.session.multi(ops.clone())).await;
-        let version = match settled.answer {
-            Ok(results) => fence_version(&results)?,
-            Err(error) => match self.ours_after_all(&claim, settled.repeated, error).await {
-                Ok(version) => version,
-                Err(error) => {
-                    if error.failed_op().is_some() || error.outcome() == crate::error::Outcome::NotApplied {
-                        self.forget(&claim.lock, id);
-                        abandoned.armed = false;
-                    }
-                    return Err(error);
-                }
-            },
-        };
+        if let Err(error) = commit(ops).await {
+            if error.failed_op().is_some() || error.outcome() == crate::error::Outcome::NotApplied {
+                self.forget(&claim.lock, id);
+                abandoned.armed = false;
+            }
+            return Err(error);
+        }
         abandoned.armed = false;
+        // A set at a version leads to the next one.
+        let version = claim.version.wrapping_add(1);
         self.hold(&claim.lock, id, version);
-        Ok(Token { lock: claim.lock.clone(), fence: claim.fence, version, claim: id })
+        Ok(Token { lock: claim.lock.clone(), fence: claim.fence.clone(), version, claim: id })
     }
 
     /// After a lost answer, "exists already" may be our own doing: this session's lock, and the fence
     /// one further than it was read.
-    async fn ours_after_all(&self, claim: &Claim, repeated: bool, error: Error) -> Result<i32> {
+    async fn ours_after_all(&self, claim: &Claim, repeated: bool, error: Error) -> Result<()> {
         if !repeated || error.kind() != Kind::NodeExists || error.failed_op() != Some(0) {
             return Err(error);
         }
@@ -169,7 +183,7 @@ impl LockTable {
             (Some(lock), Some(fence))
                 if lock.ephemeral_owner == self.session.id() && fence.version == claim.version + 1 =>
             {
-                Ok(fence.version)
+                Ok(())
             }
             _ => Err(error),
         }
@@ -329,15 +343,6 @@ impl LockTable {
                 Stage::Intended | Stage::Abandoned => None,
             });
         held.collect()
-    }
-}
-
-fn fence_version(results: &[OpResult]) -> Result<i32> {
-    match results.get(1) {
-        Some(OpResult::Set { stat }) => Ok(stat.version),
-        other => {
-            Err(Error::new(Kind::Unexpected, format!("no version of the fence in the answer: {other:?}")))
-        }
     }
 }
 

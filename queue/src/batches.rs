@@ -1,0 +1,102 @@
+//! What can be done with batches: make, find, hold, expand into jobs, end, report, delete.
+//!
+//! A node that works on a batch holds its lock and commits at the version of its status, as with jobs.
+//!
+//! **When things break.** Everything long (expansion, deletion) goes in steps that are one multi each and
+//! says in the tree how far it is, so that any node goes on with it.
+
+mod actions;
+mod delete;
+mod expansion;
+mod lease;
+mod report;
+
+use ingest_store::{Kind, Op};
+
+pub use delete::Deletion;
+pub use expansion::Expanded;
+pub use lease::{BatchLease, Ended};
+pub use report::ReportDraft;
+
+use crate::committer::{Mark, Unit, commit_alone};
+use crate::error::{Error, Result};
+use crate::ids::Bid;
+use crate::map::{self, BatchNode};
+use crate::nodes::{BatchStatus, Expansion, Submission, read_id};
+use crate::plan::batch::{self, Batch};
+use crate::queue::Queue;
+
+/// A batch that was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Created {
+    pub bid: Bid,
+    /// The uuid was known: this is its batch, and nothing was made.
+    pub known: bool,
+}
+
+impl Queue {
+    /// Makes a batch, findable by the uuid that the depositor is given. A uuid that is known is answered
+    /// with its batch.
+    pub async fn create_batch(&self, uuid: &str, submission: &Submission) -> Result<Created> {
+        check_uuid(uuid)?;
+        let scene = self.scene();
+        loop {
+            if let Some(bid) = self.find_batch(uuid).await? {
+                return Ok(Created { bid, known: true });
+            }
+            let (next, fence) = self.next_number(map::BATCHES).await?;
+            let bid = Bid::new(next);
+            let mut ops = batch::create(bid, uuid, submission, &scene);
+            ops.push(fence);
+            let mark = Mark::holds(BatchNode::Status.of(bid), scene.commit.as_str());
+            match commit_alone(&self.session, Unit::new(ops, mark)).await {
+                Ok(()) => return Ok(Created { bid, known: false }),
+                // Another has made a batch meanwhile: the next number, or its batch.
+                Err(error) if matches!(error.kind(), Kind::NodeExists | Kind::BadVersion) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// The batch that has this uuid.
+    pub async fn find_batch(&self, uuid: &str) -> Result<Option<Bid>> {
+        check_uuid(uuid)?;
+        let path = map::batch_uuid(uuid);
+        match self.get(&path).await {
+            Ok((data, _)) => Ok(Some(read_id(&data).map_err(|why| Error::corrupt(path, why))?)),
+            Err(error) if error.kind() == Kind::NoNode => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub async fn batch(&self, bid: Bid) -> Result<Batch> {
+        let (status, stat) =
+            self.read::<BatchStatus>(BatchNode::Status.of(bid), || Error::no_batch(bid)).await?;
+        Ok(Batch { bid, status, version: stat.version })
+    }
+
+    pub async fn submission(&self, bid: Bid) -> Result<Submission> {
+        Ok(self.read(BatchNode::Submission.of(bid), || Error::no_batch(bid)).await?.0)
+    }
+
+    pub async fn expansion(&self, bid: Bid) -> Result<Option<Expansion>> {
+        Ok(self.find(BatchNode::Expansion.of(bid)).await?.map(|(expansion, _)| expansion))
+    }
+
+    /// The number of the next batch or job, and the operation that makes sure that nobody has used it: ids
+    /// are given out at the store's counter, never ahead of it, and never twice.
+    pub(crate) async fn next_number(&self, dir: &str) -> Result<(u32, Op)> {
+        let stat = self.exists(dir).await?.ok_or_else(|| Error::corrupt(dir, "it is missing"))?;
+        let next = u32::try_from(stat.next_sequence()).unwrap_or(0);
+        Ok((next, Op::set(dir, "", stat.version)))
+    }
+}
+
+/// A uuid is a name in a path.
+fn check_uuid(uuid: &str) -> Result<()> {
+    if uuid.is_empty() || uuid.len() > 64 || !uuid.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
+        let shown: String = uuid.chars().take(64).collect();
+        return Err(Error::Invalid(format!("`{shown}` is not a uuid")));
+    }
+    Ok(())
+}

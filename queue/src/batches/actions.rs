@@ -1,0 +1,90 @@
+//! What is done to a batch that nobody works on.
+
+use ingest_store::{Kind, Op};
+
+use super::lease::misfit;
+use crate::committer::commit_alone;
+use crate::error::{Error, Result};
+use crate::ids::Bid;
+use crate::map::BatchNode;
+use crate::plan::Lock;
+use crate::plan::batch::{self, Batch, BatchAction};
+use crate::queue::Queue;
+use crate::states::BatchState;
+
+/// How often a batch is looked at again because it was changed meanwhile.
+const TRIES: usize = 20;
+
+impl Queue {
+    /// Does something to a batch. `message` says who and why. Refused as busy while a node works on it;
+    /// with force its lock is taken away.
+    pub async fn act_on_batch(
+        &self,
+        bid: Bid,
+        action: BatchAction,
+        message: &str,
+        force: bool,
+    ) -> Result<BatchState> {
+        let scene = self.scene();
+        let mut lock = Lock::Within;
+        let mut last = Error::changed(bid, "");
+        for _ in 0..TRIES {
+            let found = self.batch(bid).await?;
+            if found.status.commits.contains(&scene.commit) {
+                return Ok(found.state());
+            }
+            if self.exists(BatchNode::Deleting.of(bid)).await?.is_some() {
+                return Err(Error::Deleting(bid));
+            }
+            let to = batch::target(&found, action, &scene).map_err(|refused| Error::refused(bid, refused))?;
+            let more = self.checks_of_batch_action(&found, action).await?;
+            let plan = batch::set(&found, to, message, lock, &more, &scene);
+            let Err(error) = commit_alone(&self.session, plan.unit()).await else { return Ok(to) };
+            match (error.failed_op(), error.kind()) {
+                (Some(0), Kind::NodeExists) if lock == Lock::Within => {
+                    if force {
+                        lock = Lock::TakeAway;
+                    } else if let busy @ Error::Busy { .. } =
+                        self.busy(bid.to_string(), &BatchNode::Lock.of(bid)).await?
+                    {
+                        return Err(busy);
+                    }
+                }
+                (Some(0), Kind::NoNode) => lock = Lock::Within,
+                (Some(_), Kind::NotEmpty) => {
+                    return Err(Error::forbidden(bid, self.what_is_left(bid).await?));
+                }
+                (Some(_), _) => {
+                    if crate::jobs::is_about_holds(&error) {
+                        self.forget_holds();
+                    }
+                }
+                (None, _) => return Err(error.into()),
+            }
+            last = misfit(bid, error);
+        }
+        Err(Error::changed(bid, format!("{TRIES} times in a row; the last time: {last}")))
+    }
+
+    async fn checks_of_batch_action(&self, found: &Batch, action: BatchAction) -> Result<Vec<Op>> {
+        let bid = found.bid;
+        match action {
+            BatchAction::Hold => Ok(Vec::new()),
+            BatchAction::UpdateReport => Ok(batch::proof_of_the_end(bid)),
+            BatchAction::Release | BatchAction::HoldForCollection => {
+                let holds = self.known_holds().await?;
+                let collection = self.submission(bid).await?.collection().to_owned();
+                match (holds.collection(&collection), action) {
+                    (Some(why), BatchAction::Release) => Err(Error::forbidden(
+                        bid,
+                        format!("its collection {collection} is held {why}; release that first"),
+                    )),
+                    (None, BatchAction::HoldForCollection) => {
+                        Err(Error::forbidden(bid, format!("its collection {collection} is not held")))
+                    }
+                    _ => Ok(vec![holds.collection_check()]),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! A batch that this node works on.
+
+use ingest_store::recipes::lock_table::{Claim, Released, Token};
+use ingest_store::{Kind, Op};
+
+use crate::committer::{Mark, Unit, commit_alone};
+use crate::error::{Error, Result};
+use crate::ids::{Bid, Jid};
+use crate::map::{self, BatchNode, QueueRef};
+use crate::nodes::{Expansion, Node};
+use crate::plan::Lock;
+use crate::plan::batch::{self, Batch};
+use crate::queue::Queue;
+use crate::states::{BatchList, BatchState, JobState, Who};
+
+/// The right to work on a batch. There is at most one commit of it under way.
+#[derive(Debug)]
+pub struct BatchLease {
+    pub(crate) batch: Batch,
+    pub(crate) token: Token,
+}
+
+/// Whether a batch has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ended {
+    /// It is reporting now.
+    Yes,
+    /// It waits, for what is said here.
+    Waits(String),
+}
+
+impl BatchLease {
+    pub fn bid(&self) -> Bid {
+        self.batch.bid
+    }
+
+    pub fn batch(&self) -> &Batch {
+        &self.batch
+    }
+
+    pub fn token(&self) -> &Token {
+        &self.token
+    }
+}
+
+impl Queue {
+    /// Takes a batch to work on it. Its lists are made if another writer has left them out.
+    pub async fn acquire_batch(&self, bid: Bid, holder: &str) -> Result<BatchLease> {
+        let found = self.batch(bid).await?;
+        if self.exists(BatchNode::Deleting.of(bid)).await?.is_some() {
+            return Err(Error::Deleting(bid));
+        }
+        let more = match self.exists(BatchNode::States.of(bid)).await? {
+            Some(_) => Vec::new(),
+            None => batch::lists(bid),
+        };
+        let scene = self.scene();
+        let status = found.status.next(found.state(), scene.now, &found.status.message, &scene.commit);
+        let claim = Claim {
+            lock: BatchNode::Lock.of(bid),
+            owner: self.owner(0, &scene),
+            fence: BatchNode::Status.of(bid),
+            version: found.version,
+            data: status.write(scene.dialect),
+            more,
+            holder: holder.to_owned(),
+        };
+        let lock = claim.lock.clone();
+        let mark = Mark::holds(claim.fence.as_str(), scene.commit.as_str());
+        let commit = async |ops| commit_alone(&self.session, Unit::new(ops, mark)).await;
+        match self.locks.acquire_by(claim, commit).await {
+            Ok(token) => {
+                let version = token.version();
+                Ok(BatchLease { batch: Batch { bid, status, version }, token })
+            }
+            Err(error) if error.kind() == Kind::NodeExists && error.path().is_none_or(|at| at == lock) => {
+                Err(self.busy(bid.to_string(), &lock).await?)
+            }
+            Err(error) => Err(misfit(bid, error)),
+        }
+    }
+
+    pub async fn release_batch(&self, lease: &mut BatchLease) -> Result<()> {
+        match self.locks.release(&lease.token, None).await? {
+            Released::Now => Ok(()),
+            Released::Before => Err(Error::lost(lease.bid(), "its status has moved on")),
+        }
+    }
+
+    /// Says something about a batch that stays as it is, and keeps its lock.
+    pub async fn note_batch(&self, lease: &mut BatchLease, message: &str) -> Result<()> {
+        let to = lease.batch.state();
+        let plan = batch::set(&lease.batch, to, message, Lock::Keep, &[], &self.scene());
+        self.commit_batch(lease, plan).await
+    }
+
+    /// A batch that cannot be expanded: the depositor is told.
+    pub async fn fail_batch(&self, lease: &mut BatchLease, message: &str) -> Result<()> {
+        let plan = batch::advance(
+            &lease.batch,
+            BatchState::Failed,
+            Who::Queue,
+            message,
+            Lock::GiveBack,
+            &[],
+            &self.scene(),
+        )
+        .map_err(|refused| Error::refused(lease.bid(), refused))?;
+        self.commit_batch(lease, plan).await?;
+        self.locks.gone(&lease.token);
+        Ok(())
+    }
+
+    /// Ends the processing of a batch whose jobs have all ended: one multi, with the proof that none is
+    /// left. The lock is kept, for the report.
+    pub async fn end_batch(&self, lease: &mut BatchLease) -> Result<Ended> {
+        let bid = lease.bid();
+        let path = BatchNode::Expansion.of(bid);
+        let mut more = Vec::new();
+        match self.find::<Expansion>(path.clone()).await? {
+            Some((expansion, stat)) if expansion.done => more.push(Op::check(path, stat.version)),
+            Some((expansion, _)) => {
+                let why = format!("{} of {} rows are expanded", expansion.next, expansion.total);
+                return Ok(Ended::Waits(why));
+            }
+            None => return Ok(Ended::Waits("its expansion has not begun".into())),
+        }
+        more.extend(batch::proof_of_the_end(bid));
+        let to = BatchState::Reporting;
+        let plan = batch::advance(&lease.batch, to, Who::Queue, "", Lock::Keep, &more, &self.scene())
+            .map_err(|refused| Error::refused(bid, refused))?;
+        match self.commit_batch(lease, plan).await {
+            Ok(()) => Ok(Ended::Yes),
+            Err(Error::Store(error)) if error.kind() == Kind::NotEmpty => {
+                Ok(Ended::Waits(self.what_is_left(bid).await?))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// How many jobs of a batch are under way, and how many of them a person holds.
+    pub(crate) async fn what_is_left(&self, bid: Bid) -> Result<String> {
+        let names = self.children(map::batch_list(bid, BatchList::Processing)).await?;
+        let held = self.children(map::queue(JobState::Held)).await?;
+        let held: std::collections::HashSet<Jid> = held
+            .iter()
+            .filter_map(|name| QueueRef::parse(JobState::Held, name).map(|entry| entry.jid))
+            .collect();
+        let here = names.iter().filter(|name| name.parse().is_ok_and(|jid| held.contains(&jid))).count();
+        let left = names.len();
+        Ok(if here == 0 {
+            format!("{left} jobs are under way")
+        } else {
+            format!("{left} jobs are under way, {here} of them held")
+        })
+    }
+
+    /// Commits a plan of a batch that is leased, and takes over what it leads to.
+    pub(crate) async fn commit_batch(
+        &self,
+        lease: &mut BatchLease,
+        plan: crate::plan::Plan<Batch>,
+    ) -> Result<()> {
+        commit_alone(&self.session, plan.unit()).await.map_err(|error| misfit(lease.bid(), error))?;
+        lease.batch = plan.after;
+        lease.token = self.locks.kept(&lease.token, lease.batch.version);
+        Ok(())
+    }
+}
+
+/// What the refusal of a commit on a batch means.
+pub(crate) fn misfit(bid: Bid, error: ingest_store::Error) -> Error {
+    let at_fence = error.path().is_some_and(|at| at == BatchNode::Status.of(bid));
+    match error.kind() {
+        Kind::BadVersion if at_fence => Error::lost(bid, "its status has moved on"),
+        Kind::NoNode if at_fence => Error::lost(bid, "it was deleted"),
+        _ => error.into(),
+    }
+}

@@ -1,0 +1,211 @@
+//! The report to the depositor: what became of each job.
+//!
+//! While a batch is reporting no job of it comes back, so the report is the same whenever it is drafted
+//! again. `/outbox/BID-N` says that report N is on its way, and when it was sent: a node that takes over
+//! looks there before it sends. Sending is at least once, always as the same number.
+
+use futures::stream::{self, StreamExt, TryStreamExt};
+use ingest_store::recipes::{settle, shard};
+use ingest_store::{Kind, Op};
+
+use super::lease::BatchLease;
+use crate::date::Date;
+use crate::error::{Error, Result};
+use crate::ids::{Bid, Jid};
+use crate::map::{self, BatchNode, JobNode};
+use crate::nodes::{Configuration, Identifiers, JobStatus, Node, Other, Outgoing, ReportedJob, StatusReport};
+use crate::plan::Lock;
+use crate::plan::batch;
+use crate::queue::Queue;
+use crate::states::{BatchList, BatchState, Who};
+
+/// Jobs read at a time.
+const AT_ONCE: usize = 32;
+/// A report is never larger than this.
+const LARGEST: u64 = 1 << 30;
+
+/// A report that is not sent yet, and what it tells that the last one did not.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReportDraft {
+    pub bid: Bid,
+    pub report: StatusReport,
+    /// When this number was sent, if it was: it is not sent again.
+    pub sent: Option<Date>,
+    /// Whether a report was sent before this one.
+    pub is_update: bool,
+    /// Jobs that have succeeded since the last report.
+    pub newly_successful: Vec<Jid>,
+    /// Jobs that have been deleted since the last report.
+    pub newly_deleted: Vec<Jid>,
+}
+
+impl ReportDraft {
+    /// The first report always tells something; a later one only if something has changed.
+    pub fn is_news(&self) -> bool {
+        !self.is_update || !self.newly_successful.is_empty() || !self.newly_deleted.is_empty()
+    }
+
+    /// Where the batch goes when the report is sent.
+    pub fn outcome(&self) -> BatchState {
+        if self.report.failed_jobs.is_empty() { BatchState::Completed } else { BatchState::Failed }
+    }
+
+    /// The key that every sending of this report carries.
+    pub fn key(&self) -> String {
+        format!("{}-{}", self.bid, self.report.number)
+    }
+}
+
+impl Queue {
+    /// The last report that was sent.
+    pub async fn last_report(&self, bid: Bid) -> Result<Option<StatusReport>> {
+        let path = BatchNode::StatusReport.of(bid);
+        match shard::read(&self.session, &path, LARGEST).await {
+            Ok(Some((data, _))) => {
+                Ok(Some(StatusReport::read(&data).map_err(|why| Error::corrupt(path, why))?))
+            }
+            Ok(None) => Ok(None),
+            Err(error) if error.kind() == Kind::NoNode => Ok(None),
+            Err(error) if error.kind() == Kind::Corrupt => Err(Error::corrupt(path, error)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Drafts the next report of a batch that is reporting, and notes in the outbox that it is on its way.
+    pub async fn draft_report(&self, lease: &mut BatchLease) -> Result<ReportDraft> {
+        let bid = lease.bid();
+        if !lease.batch.state().is_reporting() {
+            return Err(Error::forbidden(bid, format!("it is {} and not reporting", lease.batch.state())));
+        }
+        let last = self.last_report(bid).await?;
+        let number = last.as_ref().map_or(0, |last| last.number) + 1;
+        let report = StatusReport {
+            number,
+            last_modified: Some(self.now()),
+            failed_jobs: self.reported(bid, BatchList::Failed).await?,
+            successful_jobs: self.reported(bid, BatchList::Completed).await?,
+            deleted_jobs: self.reported(bid, BatchList::Deleted).await?,
+            other: Other::new(),
+        };
+        let before = last.clone().unwrap_or_default();
+        let newly_successful = newly(&report.successful_jobs, &before.successful_jobs);
+        let newly_deleted = newly(&report.deleted_jobs, &before.deleted_jobs);
+        let sent = self.post(lease, number).await?;
+        Ok(ReportDraft { bid, report, sent, is_update: last.is_some(), newly_successful, newly_deleted })
+    }
+
+    /// Notes that a report was sent.
+    pub async fn report_sent(&self, lease: &mut BatchLease, draft: &mut ReportDraft) -> Result<()> {
+        let path = map::outbox(draft.bid, draft.report.number);
+        let (mut outgoing, _) = self
+            .read::<Outgoing>(path.clone(), || Error::lost(draft.bid, "its report is not in the outbox"))
+            .await?;
+        let now = self.now();
+        outgoing.sent = Some(now);
+        let ops = vec![lease.token.check(), Op::set(path, outgoing.write(self.dialect()), None)];
+        let settled = settle(&self.session, || self.session.multi(ops.clone())).await;
+        settled.answer.map_err(|error| super::lease::misfit(draft.bid, error))?;
+        draft.sent = Some(now);
+        Ok(())
+    }
+
+    /// The report is sent, or there was nothing to tell: it becomes the batch's last one, and the batch
+    /// is completed or failed. Gives the lock back.
+    pub async fn finish_report(&self, lease: &mut BatchLease, draft: &ReportDraft) -> Result<BatchState> {
+        let bid = draft.bid;
+        if draft.is_news() && draft.sent.is_none() {
+            return Err(Error::forbidden(bid, "its report is not sent yet"));
+        }
+        let path = BatchNode::StatusReport.of(bid);
+        let mut more = Vec::new();
+        if draft.is_news() {
+            let data = draft.report.write(self.dialect());
+            let prepared = shard::prepare(&self.session, &path, &data).await?;
+            more.push(match self.exists(&path).await? {
+                Some(stat) => prepared.op(path.as_str(), stat.version),
+                None => Op::create(path.as_str(), prepared.announcement()),
+            });
+        }
+        let outgoing = map::outbox(bid, draft.report.number);
+        if self.exists(&outgoing).await?.is_some() {
+            more.push(Op::delete(outgoing, None));
+        }
+        let to = draft.outcome();
+        let message = summary(&draft.report);
+        let plan =
+            batch::advance(&lease.batch, to, Who::Worker, &message, Lock::GiveBack, &more, &self.scene())
+                .map_err(|refused| Error::refused(bid, refused))?;
+        self.commit_batch(lease, plan).await?;
+        self.locks.gone(&lease.token);
+        Ok(to)
+    }
+
+    /// Puts a report into the outbox, if it is not there; answers when it was sent.
+    async fn post(&self, lease: &mut BatchLease, number: u32) -> Result<Option<Date>> {
+        let bid = lease.bid();
+        let path = map::outbox(bid, number);
+        let outgoing = Outgoing { bid, number, composed: self.now(), sent: None, other: Other::new() };
+        let ops = vec![lease.token.check(), Op::create(path.as_str(), outgoing.write(self.dialect()))];
+        let settled = settle(&self.session, || self.session.multi(ops.clone())).await;
+        match settled.answer {
+            Ok(_) => Ok(None),
+            Err(error) if error.kind() == Kind::NodeExists => {
+                Ok(self.find::<Outgoing>(path).await?.and_then(|(outgoing, _)| outgoing.sent))
+            }
+            Err(error) => Err(super::lease::misfit(bid, error)),
+        }
+    }
+
+    /// The jobs of a list, in id order.
+    async fn reported(&self, bid: Bid, list: BatchList) -> Result<Vec<ReportedJob>> {
+        let names = self.children(map::batch_list(bid, list)).await?;
+        let mut jids: Vec<Jid> = names.iter().filter_map(|name| name.parse().ok()).collect();
+        jids.sort_unstable();
+        stream::iter(jids).map(|jid| self.reported_job(jid)).buffered(AT_ONCE).try_collect().await
+    }
+
+    /// What a report says of a job. A job that is gone, or a node that cannot be read, is named all the
+    /// same.
+    async fn reported_job(&self, jid: Jid) -> Result<ReportedJob> {
+        let (status, identifiers, configuration) = futures::try_join!(
+            self.if_readable::<JobStatus>(jid, JobNode::Status),
+            self.if_readable::<Identifiers>(jid, JobNode::Identifiers),
+            self.if_readable::<Configuration>(jid, JobNode::Configuration),
+        )?;
+        let configuration = configuration.unwrap_or_default();
+        let identifiers = identifiers.unwrap_or_default();
+        let local_id =
+            if identifiers.local_id.is_empty() { configuration.local_id } else { identifiers.local_id };
+        Ok(ReportedJob {
+            jid,
+            primary_id: identifiers.primary_id,
+            local_id,
+            payload_url: configuration.payload_url,
+            message: status.map(|status| status.message).unwrap_or_default(),
+            other: Other::new(),
+        })
+    }
+
+    async fn if_readable<N: Node>(&self, jid: Jid, node: JobNode) -> Result<Option<N>> {
+        match self.node(jid, node).await {
+            Err(Error::Corrupt { path, why }) => {
+                tracing::warn!(path, why, "a report leaves out what cannot be read");
+                Ok(None)
+            }
+            answer => answer,
+        }
+    }
+}
+
+fn newly(now: &[ReportedJob], before: &[ReportedJob]) -> Vec<Jid> {
+    let before: std::collections::HashSet<Jid> = before.iter().map(|job| job.jid).collect();
+    now.iter().map(|job| job.jid).filter(|jid| !before.contains(jid)).collect()
+}
+
+fn summary(report: &StatusReport) -> String {
+    let (completed, failed) = (report.successful_jobs.len(), report.failed_jobs.len());
+    match report.deleted_jobs.len() {
+        0 => format!("{completed} completed, {failed} failed"),
+        deleted => format!("{completed} completed, {failed} failed, {deleted} deleted"),
+    }
+}

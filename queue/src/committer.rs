@@ -1,0 +1,274 @@
+//! Commits ready plans of many jobs together.
+//!
+//! A store commits sixteen transitions in one multi two to three times as fast as in sixteen. So what is
+//! ready goes together, and nothing waits for more: while a few multis are under way, what comes
+//! gathers, and leaves when one of them is answered.
+//!
+//! Plans do not depend on each other. A multi that one of them makes fail names that one's
+//! operation: it is taken out, with its error, and the rest is sent again.
+//!
+//! **When things break.** A lost answer means "perhaps". The identical multi is sent again on the same
+//! session; if that is refused, the *mark* of its plans tells whether the first try was applied: all of
+//! them were, or none. After the session's end nothing is sent again; every plan gets the error, and
+//! the tree decides.
+
+use std::sync::Arc;
+
+use futures::stream::{FuturesUnordered, StreamExt};
+use ingest_store::recipes::look;
+use ingest_store::{Kind, Op, Result, Session};
+use tokio::sync::{mpsc, oneshot};
+
+/// A multi holds at most this many operations and bytes.
+pub const MAX_OPS: usize = 1_000;
+pub const MAX_BYTES: usize = 512 << 10;
+
+/// Where the author of a plan sees whether it was applied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mark {
+    /// A node holds a text that only this plan writes, and keeps it for a while.
+    Holds { path: String, text: String },
+    /// A node is gone.
+    Gone(String),
+}
+
+impl Mark {
+    pub fn holds(path: impl Into<String>, text: impl Into<String>) -> Self {
+        Mark::Holds { path: path.into(), text: text.into() }
+    }
+
+    /// `None`: this mark cannot tell any more.
+    async fn is_there(&self, session: &Session) -> Result<Option<bool>> {
+        match self {
+            Mark::Gone(path) => Ok(Some(look(session, || session.exists(path.as_str())).await?.is_none())),
+            Mark::Holds { path, text } => match look(session, || session.get(path.as_str())).await {
+                Ok((data, _)) => Ok(Some(contains(&data, text.as_bytes()))),
+                Err(error) if error.kind() == Kind::NoNode => Ok(None),
+                Err(error) => Err(error),
+            },
+        }
+    }
+}
+
+/// Operations that belong together.
+#[derive(Debug, Clone)]
+pub struct Unit {
+    pub ops: Vec<Op>,
+    pub mark: Mark,
+}
+
+impl Unit {
+    pub fn new(ops: Vec<Op>, mark: Mark) -> Self {
+        Self { ops, mark }
+    }
+
+    fn bytes(&self) -> usize {
+        self.ops.iter().map(Op::size).sum()
+    }
+}
+
+/// How much goes together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Together {
+    /// Multis under way at once.
+    pub in_flight: usize,
+    /// Plans in one multi.
+    pub units: usize,
+}
+
+impl Default for Together {
+    fn default() -> Self {
+        Self { in_flight: 4, units: 32 }
+    }
+}
+
+/// The way in. Clones lead to the same committer, which ends with the last of them.
+#[derive(Debug, Clone)]
+pub struct Committer {
+    sender: mpsc::Sender<Waiting>,
+    counts: Arc<Counts>,
+}
+
+/// What was committed, for metrics.
+#[derive(Debug, Default)]
+pub struct Counts {
+    multis: std::sync::atomic::AtomicU64,
+    units: std::sync::atomic::AtomicU64,
+}
+
+impl Counts {
+    pub fn multis(&self) -> u64 {
+        self.multis.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    pub fn units(&self) -> u64 {
+        self.units.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    fn add(&self, units: usize) {
+        self.multis.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.units.fetch_add(units as u64, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+#[derive(Debug)]
+struct Waiting {
+    unit: Unit,
+    answer: oneshot::Sender<Result<()>>,
+}
+
+impl Committer {
+    pub fn start(session: Session, together: Together) -> Self {
+        let (sender, waiting) = mpsc::channel(session.limits().max_requests.max(1));
+        let counts = Arc::<Counts>::default();
+        tokio::spawn(run(session, together, waiting, counts.clone()));
+        Self { sender, counts }
+    }
+
+    /// Commits a plan, together with what else is ready. An error's index counts from the plan's first
+    /// operation. Dropping this future does not cancel the commit.
+    pub async fn commit(&self, unit: Unit) -> Result<()> {
+        let (answer, answered) = oneshot::channel();
+        let over = || ingest_store::Error::closed("the committer has ended");
+        self.sender.send(Waiting { unit, answer }).await.map_err(|_| over())?;
+        answered.await.unwrap_or_else(|_| Err(over()))
+    }
+
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+}
+
+async fn run(
+    session: Session,
+    together: Together,
+    mut waiting: mpsc::Receiver<Waiting>,
+    counts: Arc<Counts>,
+) {
+    let mut under_way = FuturesUnordered::new();
+    // The first plan of the next multi, if the last one had no room for it.
+    let mut left_over = None;
+    loop {
+        while under_way.len() < together.in_flight.max(1) {
+            let Some(first) = left_over.take().or_else(|| waiting.try_recv().ok()) else { break };
+            let (group, rest) = gather(first, &mut waiting, together.units.max(1));
+            left_over = rest;
+            counts.add(group.len());
+            under_way.push(commit_group(&session, group));
+        }
+        tokio::select! {
+            Some(()) = under_way.next() => {}
+            first = waiting.recv(), if under_way.len() < together.in_flight.max(1) => match first {
+                Some(first) => left_over = Some(first),
+                None => break,
+            },
+        }
+    }
+    while under_way.next().await.is_some() {}
+}
+
+fn gather(
+    first: Waiting,
+    waiting: &mut mpsc::Receiver<Waiting>,
+    most: usize,
+) -> (Vec<Waiting>, Option<Waiting>) {
+    let (mut ops, mut bytes) = (first.unit.ops.len(), first.unit.bytes());
+    let mut group = vec![first];
+    while group.len() < most {
+        let Ok(next) = waiting.try_recv() else { break };
+        ops += next.unit.ops.len();
+        bytes += next.unit.bytes();
+        if ops > MAX_OPS || bytes > MAX_BYTES {
+            return (group, Some(next));
+        }
+        group.push(next);
+    }
+    (group, None)
+}
+
+async fn commit_group(session: &Session, group: Vec<Waiting>) {
+    let (units, mut answers): (Vec<_>, Vec<_>) =
+        group.into_iter().map(|waiting| (waiting.unit, Some(waiting.answer))).unzip();
+    commit_all(session, &units, |at, result| {
+        if let Some(answer) = answers.get_mut(at).and_then(Option::take) {
+            // Whoever asked may have gone away.
+            let _ = answer.send(result);
+        }
+    })
+    .await;
+}
+
+/// Commits a plan alone.
+pub async fn commit_alone(session: &Session, unit: Unit) -> Result<()> {
+    let mut answer = Ok(());
+    commit_all(session, &[unit], |_, result| answer = result).await;
+    answer
+}
+
+/// Commits plans together and tells the result of each.
+async fn commit_all(session: &Session, units: &[Unit], mut tell: impl FnMut(usize, Result<()>)) {
+    let mut rest: Vec<usize> = (0..units.len()).collect();
+    let mut repeated = false;
+    while !rest.is_empty() {
+        let ops = rest.iter().flat_map(|at| units[*at].ops.iter().cloned()).collect();
+        let Err(error) = session.multi(ops).await else { break };
+        if let Some(op) = error.failed_op() {
+            if repeated {
+                match were_applied(session, rest.iter().map(|at| &units[*at].mark)).await {
+                    Ok(true) => break,
+                    Ok(false) => {}
+                    Err(error) => return rest.iter().for_each(|at| tell(*at, Err(error.clone()))),
+                }
+            }
+            // Nothing of it was applied, now or before.
+            repeated = false;
+            let (out, start) = author(&rest, units, op);
+            tell(rest.remove(out), Err(error.relative_to(start)));
+            continue;
+        }
+        let again = match error.kind() {
+            // These have waited for their deadline; what was sent before is still in doubt.
+            Kind::Suspended | Kind::Busy => repeated,
+            kind => matches!(kind, Kind::ConnectionLoss | Kind::Deadline),
+        };
+        if !again || session.state().is_final() {
+            return rest.iter().for_each(|at| tell(*at, Err(error.clone())));
+        }
+        repeated = true;
+    }
+    for at in rest {
+        tell(at, Ok(()));
+    }
+}
+
+/// Whose operation that is, as a place in `rest`, and where its operations begin.
+fn author(rest: &[usize], units: &[Unit], op: usize) -> (usize, usize) {
+    let mut start = 0;
+    for (place, at) in rest.iter().enumerate() {
+        let end = start + units[*at].ops.len();
+        if op < end {
+            return (place, start);
+        }
+        start = end;
+    }
+    (0, 0)
+}
+
+/// Whether an earlier try of the same multi was applied: any of its marks tells it for all.
+async fn were_applied<'a>(session: &Session, marks: impl Iterator<Item = &'a Mark>) -> Result<bool> {
+    look(session, || session.sync()).await?;
+    let mut marks: Vec<_> = marks.collect();
+    // What is gone may be gone by another's doing: asked last.
+    marks.sort_by_key(|mark| matches!(mark, Mark::Gone(_)));
+    for mark in marks {
+        if let Some(applied) = mark.is_there(session).await? {
+            return Ok(applied);
+        }
+    }
+    Ok(false)
+}
+
+fn contains(data: &[u8], text: &[u8]) -> bool {
+    !text.is_empty() && data.windows(text.len()).any(|window| window == text)
+}

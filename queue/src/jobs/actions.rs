@@ -1,0 +1,256 @@
+//! What is done to a job that nobody works on: by a person, the queue, the timekeeper, the janitor.
+//!
+//! The lock is taken within the multi: if a worker has it, the action is refused as busy. With force
+//! the lock is taken away and the status bumped in the same multi: the worker's next commit is
+//! refused.
+
+use futures::stream::{self, StreamExt, TryStreamExt};
+use ingest_store::{Kind, Op, path};
+
+use super::lease::is_about_holds;
+use crate::error::{Error, Result};
+use crate::ids::{Bid, Jid};
+use crate::map::{self, BatchNode, JobNode};
+use crate::nodes::{BatchStatus, Configuration, Identifiers, LocalId, Node, Schedule};
+use crate::plan::job::{self, Action, Job};
+use crate::plan::{Lock, Plan, Scene};
+use crate::queue::Queue;
+use crate::states::{BatchList, JobState};
+
+/// How often a thing is looked at again because it was changed meanwhile.
+const TRIES: usize = 20;
+
+/// What an action did.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Acted {
+    pub from: JobState,
+    /// `None`: it is gone.
+    pub to: Option<JobState>,
+    /// What whoever asked should know.
+    pub warning: Option<&'static str>,
+}
+
+impl Queue {
+    /// Does something to a job. `message` says who and why.
+    pub async fn act(&self, jid: Jid, action: &Action, message: &str, force: bool) -> Result<Acted> {
+        self.act_as(jid, action, message, force, self.scene()).await
+    }
+
+    /// The same with a commit id of the caller's: if that commit is in the job's history, it is done already.
+    pub async fn act_once(
+        &self,
+        jid: Jid,
+        action: &Action,
+        message: &str,
+        force: bool,
+        commit: String,
+    ) -> Result<Acted> {
+        self.act_as(jid, action, message, force, self.scene_of(commit)).await
+    }
+
+    async fn act_as(
+        &self,
+        jid: Jid,
+        action: &Action,
+        message: &str,
+        force: bool,
+        scene: Scene,
+    ) -> Result<Acted> {
+        let mut lock = Lock::Within;
+        let mut last = Error::changed(jid, "");
+        for _ in 0..TRIES {
+            let job = self.job(jid).await?;
+            let from = job.state();
+            if job.history.as_ref().is_some_and(|history| history.has_commit(&scene.commit)) {
+                return Ok(Acted { from, to: Some(from), warning: None });
+            }
+            let plan = self.plan_action(&job, action, message, lock, &scene).await?;
+            let error = match self.commit_job(jid, &plan).await {
+                Ok(()) => {
+                    let warning = (*action == Action::Delete).then_some("the depositor will not be told");
+                    return Ok(Acted { from, to: plan.after, warning });
+                }
+                Err(error) => error,
+            };
+            match &error {
+                Error::Store(store)
+                    if store.failed_op() == Some(0)
+                        && store.kind() == Kind::NodeExists
+                        && lock == Lock::Within =>
+                {
+                    if force {
+                        lock = Lock::TakeAway;
+                    } else if let busy @ Error::Busy { .. } =
+                        self.busy(jid.to_string(), &JobNode::Lock.of(jid)).await?
+                    {
+                        return Err(busy);
+                    }
+                }
+                // The lock to be taken away is gone by itself.
+                Error::Store(store) if store.failed_op() == Some(0) && store.kind() == Kind::NoNode => {
+                    lock = Lock::Within;
+                }
+                // Changed by another: look again.
+                Error::Store(store) if store.failed_op().is_some() => {
+                    if is_about_holds(store) {
+                        self.forget_holds();
+                    }
+                }
+                Error::Lost { .. } | Error::Changed { .. } => {}
+                _ => return Err(error),
+            }
+            last = error;
+        }
+        Err(Error::changed(jid, format!("{TRIES} times in a row; the last time: {last}")))
+    }
+
+    async fn plan_action(
+        &self,
+        job: &Job,
+        action: &Action,
+        message: &str,
+        lock: Lock,
+        scene: &Scene,
+    ) -> Result<Plan<Option<JobState>>> {
+        let jid = job.jid;
+        let refused = |refused| Error::refused(jid, refused);
+        let to = job::target(job, action, scene.dialect).map_err(refused)?;
+        let checks = self.checks_of_action(job, action).await?;
+        if action.deletes() {
+            let below = self.below(&map::job(jid)).await?;
+            let more = self.belongings(jid).await?;
+            let list = Some(BatchList::Deleted);
+            let plan = job::delete(job, &below, lock, list, &checks, &more, scene);
+            return Ok(Plan { ops: plan.ops, mark: plan.mark, after: None });
+        }
+        let mut plan = job::act(job, action, message, lock, &checks, scene).map_err(refused)?;
+        if matches!(action, Action::Requeue(_)) {
+            plan.ops.extend(self.forgive(jid).await?);
+        }
+        Ok(Plan { ops: plan.ops, mark: plan.mark, after: to })
+    }
+
+    /// What an action rests on besides the job.
+    async fn checks_of_action(&self, job: &Job, action: &Action) -> Result<Vec<Op>> {
+        let mut checks = Vec::new();
+        if matches!(action, Action::Requeue(_)) && !job.status.recoverable {
+            let why = format!("it cannot be recovered ({}); submit it again", job.status.message);
+            return Err(Error::forbidden(job.jid, why));
+        }
+        if action.concerns_the_batch() {
+            checks.extend(self.batch_is_open(job.bid, action).await?);
+        }
+        if matches!(action, Action::Release | Action::HoldForCollection) {
+            let holds = self.known_holds().await?;
+            let collection = self.configuration(job.jid).await?.collection().to_owned();
+            match (holds.collection(&collection), action) {
+                (Some(why), Action::Release) => {
+                    let why = format!("its collection {collection} is held {why}; release that first");
+                    return Err(Error::forbidden(job.jid, why));
+                }
+                (None, Action::HoldForCollection) => {
+                    let why = format!("its collection {collection} is not held");
+                    return Err(Error::forbidden(job.jid, why));
+                }
+                _ => checks.push(holds.collection_check()),
+            }
+        }
+        Ok(checks)
+    }
+
+    /// The batch at the version that was read, if it takes changes to its jobs now.
+    async fn batch_is_open(&self, bid: Bid, action: &Action) -> Result<Option<Op>> {
+        let path = BatchNode::Status.of(bid);
+        let Some((status, stat)) = self.find::<BatchStatus>(path.clone()).await? else {
+            // An orphan may go.
+            return if action.deletes() { Ok(None) } else { Err(Error::no_batch(bid)) };
+        };
+        if self.exists(BatchNode::Deleting.of(bid)).await?.is_some() {
+            return Err(Error::Deleting(bid));
+        }
+        if status.status.is_reporting() {
+            let why = format!("it is {}; try again when its report is sent", status.status);
+            return Err(Error::forbidden(bid, why));
+        }
+        Ok(Some(Op::check(path, stat.version)))
+    }
+
+    /// A person has looked at it: its crashes are forgotten.
+    async fn forgive(&self, jid: Jid) -> Result<Option<Op>> {
+        let path = JobNode::Schedule.of(jid);
+        let found = self.find::<Schedule>(path.clone()).await?;
+        Ok(found.filter(|(schedule, _)| schedule.timeout_count > 0).map(|(schedule, stat)| {
+            let forgiven = Schedule { timeout_count: 0, ..schedule };
+            Op::set(path, forgiven.write(self.dialect()), stat.version)
+        }))
+    }
+
+    /// Everything below a path, deepest first.
+    pub(crate) async fn below(&self, top: &str) -> Result<Vec<String>> {
+        let mut found = Vec::new();
+        let mut dirs = vec![top.to_owned()];
+        while let Some(dir) = dirs.pop() {
+            let names = match self.children(&dir).await {
+                Ok(answer) => answer,
+                Err(error) if error.kind() == Kind::NoNode => continue,
+                Err(error) => return Err(error.into()),
+            };
+            let paths: Vec<String> = names.iter().map(|name| path::join(&dir, name)).collect();
+            let sizes = stream::iter(paths)
+                .map(|path| async move { Ok::<_, Error>((self.exists(&path).await?, path)) })
+                .buffered(16);
+            let listed: Vec<_> = sizes.try_collect().await?;
+            for (stat, path) in listed {
+                if stat.is_some_and(|stat| stat.num_children > 0) {
+                    dirs.push(path.clone());
+                }
+                found.push(path);
+            }
+        }
+        found.reverse();
+        Ok(found)
+    }
+
+    /// What a job has elsewhere in the tree: its date, the local ids reserved for it.
+    pub(crate) async fn belongings(&self, jid: Jid) -> Result<Vec<Op>> {
+        let mut ops = Vec::new();
+        if let Some(schedule) = self.readable::<Schedule>(jid, JobNode::Schedule).await?
+            && let Some(date) = schedule.process_date
+        {
+            let path = map::journal_date(date.millis(), jid);
+            ops.extend(self.exists(&path).await?.map(|stat| Op::delete(path, stat.version)));
+        }
+        let identifiers = self.readable::<Identifiers>(jid, JobNode::Identifiers).await?;
+        let local_ids = identifiers.map(|identifiers| identifiers.local_id).unwrap_or_default();
+        if local_ids.is_empty() {
+            return Ok(ops);
+        }
+        let Some(configuration) = self.readable::<Configuration>(jid, JobNode::Configuration).await? else {
+            return Ok(ops);
+        };
+        for id in local_ids {
+            let path = map::local_id(configuration.collection(), &id);
+            match self.find::<LocalId>(path.clone()).await {
+                Ok(Some((reserved, stat))) if reserved.jid == Some(jid) => {
+                    ops.push(Op::delete(path, stat.version));
+                }
+                Ok(_) | Err(Error::Corrupt { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(ops)
+    }
+
+    /// A node of a job that is about to go: what cannot be read does not keep it.
+    async fn readable<N: Node>(&self, jid: Jid, node: JobNode) -> Result<Option<N>> {
+        match self.node(jid, node).await {
+            Err(Error::Corrupt { .. }) => Ok(None),
+            answer => answer,
+        }
+    }
+}
+
+/// Who did it and why, for a status and a history.
+pub fn signed(who: &str, why: &str) -> String {
+    if why.is_empty() { format!("by {who}") } else { format!("by {who}: {why}") }
+}

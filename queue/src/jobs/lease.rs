@@ -1,0 +1,252 @@
+//! A job that this node works on.
+
+use ingest_store::recipes::lock_table::{Claim, Released, Token};
+use ingest_store::{Kind, Op};
+
+use crate::committer::{Mark, Unit};
+use crate::error::{Error, Result};
+use crate::ids::Jid;
+use crate::map::{JobNode, QueueRef};
+use crate::nodes::{Node, Schedule};
+use crate::plan::Lock;
+use crate::plan::job::{self, Action, Change, Job};
+use crate::queue::Queue;
+use crate::states::{JobState, States, Who};
+
+/// The right to work on a job, from its acquire to its next transition. There is at most one commit
+/// of it under way: every call that commits takes it by `&mut`.
+#[derive(Debug)]
+pub struct Lease {
+    pub(crate) job: Job,
+    pub(crate) token: Token,
+}
+
+impl Lease {
+    pub fn jid(&self) -> Jid {
+        self.job.jid
+    }
+
+    pub fn job(&self) -> &Job {
+        &self.job
+    }
+
+    pub fn token(&self) -> &Token {
+        &self.token
+    }
+
+    /// The key that all attempts at this state share, for effects outside of the tree: a state that is
+    /// tried again after a crash has the same, one that a person has requeued has another.
+    pub fn effect_key(&self) -> String {
+        format!("{}-{}-{}", self.job.jid, self.job.state(), self.job.status.retry_count)
+    }
+}
+
+impl Queue {
+    /// Takes a job out of a queue to work on it. `holder` names who asks, here: what it holds can be
+    /// released together.
+    ///
+    /// `Busy`: locked elsewhere. `Changed`: the ref is not true (any more), or the job has just failed as
+    /// poison. `Forbidden`: the queue is held.
+    pub async fn acquire(&self, entry: QueueRef, holder: &str) -> Result<Lease> {
+        let jid = entry.jid;
+        let (status, stat) = self.job_status(jid).await?;
+        if status.status != entry.state {
+            let why = format!("it is {} and not {}", status.status, entry.state);
+            return Err(Error::changed(jid, why));
+        }
+        let mut more = Vec::new();
+        if entry.state == JobState::Pending {
+            more.push(self.queue_is_open().await?);
+        }
+        if status.start_processing_date.is_some() {
+            more.push(self.count_timeout(jid).await?);
+        }
+        let scene = self.scene();
+        let acquired = job::acquired(&status, scene.now);
+        let claim = Claim {
+            lock: JobNode::Lock.of(jid),
+            owner: self.owner(acquired.attempt, &scene),
+            fence: JobNode::Status.of(jid),
+            version: stat.version,
+            data: acquired.write(scene.dialect),
+            more,
+            holder: holder.to_owned(),
+        };
+        let mark = Mark::holds(claim.lock.as_str(), scene.commit.as_str());
+        let lock = claim.lock.clone();
+        let token =
+            self.locks.acquire_by(claim, async |ops| self.committer.commit(Unit::new(ops, mark)).await);
+        let token = match token.await {
+            Ok(token) => token,
+            Err(error) if error.kind() == Kind::NodeExists && error.path().is_none_or(|at| at == lock) => {
+                return Err(self.busy(jid.to_string(), &lock).await?);
+            }
+            Err(error) => return Err(self.misfit(jid, error)),
+        };
+        // Only its owner changes these from here on, so that they may be read after the commit.
+        match futures::try_join!(self.bid(jid), self.history(jid)) {
+            Ok((bid, history)) => {
+                let version = token.version();
+                let job = Job { jid, bid, priority: entry.priority, status: acquired, version, history };
+                Ok(Lease { job, token })
+            }
+            Err(error) => {
+                self.locks
+                    .release(&token, Some(job::given_back(&acquired, None, self.now()).write(self.dialect())))
+                    .await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Moves a job on and gives its lock back.
+    pub async fn advance(&self, lease: &mut Lease, to: JobState, by: Who, change: &Change) -> Result<()> {
+        self.commit_move(lease, to, by, change, Lock::GiveBack).await?;
+        self.locks.gone(&lease.token);
+        Ok(())
+    }
+
+    /// Moves a job on and keeps its lock: the same node goes on with the next state.
+    pub async fn hand_over(&self, lease: &mut Lease, to: JobState, by: Who, change: &Change) -> Result<()> {
+        self.commit_move(lease, to, by, change, Lock::Keep).await?;
+        lease.token = self.locks.kept(&lease.token, lease.job.version);
+        Ok(())
+    }
+
+    /// The work of the state is done: to where the table says.
+    pub async fn succeed(&self, lease: &mut Lease, change: &Change) -> Result<JobState> {
+        let from = lease.job.state();
+        let to = from.success(self.dialect()).ok_or_else(|| self.nowhere(lease))?;
+        let by = if from == JobState::Pending { Who::Queue } else { Who::Worker };
+        self.advance(lease, to, by, change).await?;
+        Ok(to)
+    }
+
+    /// It cannot be done: to failed, with the reason.
+    pub async fn fail(&self, lease: &mut Lease, change: &Change) -> Result<()> {
+        let by = if lease.job.state() == JobState::Pending { Who::Queue } else { Who::Worker };
+        self.advance(lease, JobState::Failed, by, change).await
+    }
+
+    /// Gives a job back without a transition: it is as before, and waits for the next to take it.
+    pub async fn give_back(&self, lease: &mut Lease, message: Option<&str>) -> Result<()> {
+        let status = job::given_back(&lease.job.status, message, self.now());
+        match self.locks.release(&lease.token, Some(status.write(self.dialect()))).await? {
+            Released::Now => Ok(()),
+            Released::Before => Err(Error::lost(lease.jid(), "its status has moved on")),
+        }
+    }
+
+    /// Everything that a holder here had, because it has died. The jobs remember that their worker did
+    /// not end properly.
+    pub async fn release_all_of(&self, holder: &str) -> Result<usize> {
+        Ok(self.locks.release_all_of(holder).await?)
+    }
+
+    /// The gate before an effect outside of the tree: is this lease still good?
+    pub async fn gate(&self, lease: &Lease) -> Result<()> {
+        match self.session.multi(vec![lease.token.check()]).await {
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.misfit(lease.jid(), error)),
+        }
+    }
+
+    async fn commit_move(
+        &self,
+        lease: &mut Lease,
+        to: JobState,
+        by: Who,
+        change: &Change,
+        lock: Lock,
+    ) -> Result<()> {
+        let jid = lease.jid();
+        let scene = self.scene();
+        loop {
+            let checks = self.checks_of_move(lease, to).await?;
+            let plan = job::advance(&lease.job, to, by, change, lock, &checks, &scene)
+                .map_err(|refused| Error::refused(jid, refused))?;
+            match self.commit_job(jid, &plan).await {
+                Ok(()) => {
+                    lease.job = plan.after;
+                    return Ok(());
+                }
+                // The holds have changed since they were read.
+                Err(Error::Store(error)) if is_about_holds(&error) => self.forget_holds(),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Leaving pending rests on the holds.
+    async fn checks_of_move(&self, lease: &Lease, to: JobState) -> Result<Vec<Op>> {
+        if lease.job.state() != JobState::Pending {
+            return Ok(Vec::new());
+        }
+        let holds = self.known_holds().await?;
+        if to == JobState::Estimating && holds.any_collection() {
+            let collection = self.configuration(lease.jid()).await?.collection().to_owned();
+            if let Some(why) = holds.collection(&collection) {
+                let why = format!("its collection {collection} is held {why}");
+                return Err(Error::forbidden(lease.jid(), why));
+            }
+        }
+        Ok(holds.checks())
+    }
+
+    /// The hold on the whole queue, or the proof that there is none.
+    async fn queue_is_open(&self) -> Result<Op> {
+        let holds = self.known_holds().await?;
+        match holds.queue(crate::map::HeldQueue::Ingest) {
+            Some(why) => Err(Error::forbidden("the ingest queue", format!("it is held {why}"))),
+            None => Ok(holds.queue_check()),
+        }
+    }
+
+    /// The last worker did not end properly: one more, or the end.
+    async fn count_timeout(&self, jid: Jid) -> Result<Op> {
+        let path = JobNode::Schedule.of(jid);
+        let found = self.find::<Schedule>(path.clone()).await?;
+        let version = found.as_ref().map(|(_, stat)| stat.version);
+        let mut schedule = found.map(|(schedule, _)| schedule).unwrap_or_default();
+        schedule.timeout_count = schedule.timeout_count.saturating_add(1);
+        if schedule.timeout_count >= self.settings.max_timeouts {
+            let why = format!(
+                "poison: its worker crashed or stalled {} times, most recently in {}",
+                schedule.timeout_count,
+                self.job_status(jid).await?.0.status
+            );
+            tracing::error!(%jid, "{why}");
+            self.act(jid, &Action::Poison, &why, false).await?;
+            return Err(Error::changed(jid, why));
+        }
+        let data = schedule.write(self.dialect());
+        Ok(match version {
+            Some(version) => Op::set(path, data, version),
+            None => Op::create(path, data),
+        })
+    }
+
+    fn nowhere(&self, lease: &Lease) -> Error {
+        let state = lease.job.state();
+        Error::refused(lease.jid(), state.refuse("the next state", Who::Worker, self.dialect()))
+    }
+
+    /// What the refusal of a commit on a job means.
+    pub(crate) fn misfit(&self, jid: Jid, error: ingest_store::Error) -> Error {
+        let at_fence = error.path().is_some_and(|at| at == JobNode::Status.of(jid));
+        match error.kind() {
+            Kind::BadVersion if at_fence => Error::lost(jid, "its status has moved on"),
+            Kind::NoNode if at_fence => Error::lost(jid, "it was deleted"),
+            _ if is_about_holds(&error) => {
+                self.forget_holds();
+                Error::changed(jid, "the holds have changed")
+            }
+            _ => error.into(),
+        }
+    }
+}
+
+pub(crate) fn is_about_holds(error: &ingest_store::Error) -> bool {
+    error.failed_op().is_some()
+        && error.path().is_some_and(|at| ingest_store::path::is_within(at, crate::map::LOCKS))
+}

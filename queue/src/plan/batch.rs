@@ -1,0 +1,134 @@
+//! Plans for one batch.
+
+use bytes::Bytes;
+use ingest_store::Op;
+
+use super::{Lock, Plan, Scene};
+use crate::committer::Mark;
+use crate::ids::Bid;
+use crate::map::{self, BatchNode};
+use crate::nodes::{BatchStatus, Node, Owner, Submission};
+use crate::states::{BatchList, BatchState, Refused, States, Who, Why};
+
+/// A batch as it was read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Batch {
+    pub bid: Bid,
+    pub status: BatchStatus,
+    /// Of the status: the fence.
+    pub version: i32,
+}
+
+impl Batch {
+    pub fn state(&self) -> BatchState {
+        self.status.status
+    }
+}
+
+/// The operations that make a batch, findable by its uuid.
+pub fn create(bid: Bid, uuid: &str, submission: &Submission, scene: &Scene) -> Vec<Op> {
+    let mut submission = Submission { batch_id: Some(bid.to_string()), ..submission.clone() };
+    submission.insertion_date.get_or_insert(scene.now);
+    submission.other.insert("uuid".into(), uuid.into());
+    let status = BatchStatus::new(BatchState::Pending, scene.now);
+    // The commit that made it, so that its author finds it after a lost answer.
+    let status = status.next(BatchState::Pending, scene.now, "", &scene.commit);
+    let mut ops = vec![
+        Op::create(map::batch_uuid(uuid), bid.to_string()),
+        Op::create(map::batch(bid), Bytes::new()),
+        Op::create(BatchNode::Submission.of(bid), submission.write(scene.dialect)),
+        Op::create(BatchNode::Status.of(bid), status.write(scene.dialect)),
+    ];
+    ops.extend(lists(bid));
+    ops
+}
+
+/// The operations that make the lists of a batch.
+pub fn lists(bid: Bid) -> Vec<Op> {
+    let mut ops = vec![Op::create(BatchNode::States.of(bid), Bytes::new())];
+    ops.extend(BatchList::ALL.map(|list| Op::create(map::batch_list(bid, list), Bytes::new())));
+    ops
+}
+
+/// Moves a batch. `more` are what the move rests on and what else it writes.
+pub fn advance(
+    batch: &Batch,
+    to: BatchState,
+    by: Who,
+    message: &str,
+    lock: Lock,
+    more: &[Op],
+    scene: &Scene,
+) -> Result<Plan<Batch>, Refused> {
+    batch.state().may_go(to, by, scene.dialect)?;
+    Ok(set(batch, to, message, lock, more, scene))
+}
+
+/// The end of a batch's processing: nobody is left in `batch-processing`. That is proved in the same
+/// multi: a list that can be deleted is empty.
+pub fn proof_of_the_end(bid: Bid) -> Vec<Op> {
+    let list = map::batch_list(bid, BatchList::Processing);
+    vec![Op::delete(list.as_str(), None), Op::create(list, Bytes::new())]
+}
+
+/// Something that is done to a batch that nobody works on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BatchAction {
+    Hold,
+    Release,
+    /// Tell the depositor what has changed since the last report.
+    UpdateReport,
+    /// The queue: the collection is held.
+    HoldForCollection,
+}
+
+impl BatchAction {
+    pub fn role(self) -> (Who, Why) {
+        match self {
+            BatchAction::Hold => (Who::Admin, Why::Hold),
+            BatchAction::Release => (Who::Admin, Why::Release),
+            BatchAction::UpdateReport => (Who::Admin, Why::Requeue),
+            BatchAction::HoldForCollection => (Who::Queue, Why::Hold),
+        }
+    }
+}
+
+/// Where an action leads.
+pub fn target(batch: &Batch, action: BatchAction, scene: &Scene) -> Result<BatchState, Refused> {
+    let (by, why) = action.role();
+    let row = batch.state().may(why, by, scene.dialect)?;
+    match row.to {
+        crate::states::To::State(state) => Ok(state),
+        _ => Err(batch.state().refuse("another state", by, scene.dialect)),
+    }
+}
+
+/// Sets the status of a batch at the fence.
+pub fn set(
+    batch: &Batch,
+    to: BatchState,
+    message: &str,
+    lock: Lock,
+    more: &[Op],
+    scene: &Scene,
+) -> Plan<Batch> {
+    let status = batch.status.next(to, scene.now, message, &scene.commit);
+    let path = BatchNode::Status.of(batch.bid);
+    let owner = || {
+        Owner {
+            node: scene.node.clone(),
+            since: Some(scene.now),
+            commit: scene.commit.clone(),
+            ..Owner::default()
+        }
+        .write(scene.dialect)
+    };
+    let (before, last) = lock.around(BatchNode::Lock.of(batch.bid), owner);
+    let mut ops: Vec<Op> = before.into_iter().collect();
+    ops.push(Op::set(path.as_str(), status.write(scene.dialect), batch.version));
+    ops.extend_from_slice(more);
+    ops.extend(last);
+    let version = batch.version.wrapping_add(1);
+    let mark = Mark::holds(path, scene.commit.as_str());
+    Plan { ops, mark, after: Batch { bid: batch.bid, status, version } }
+}

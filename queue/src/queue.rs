@@ -1,0 +1,191 @@
+//! The queue: plans made from what is read, and committed.
+//!
+//! One [`Queue`] belongs to one session of one node. What it can do is spread over the files of its
+//! nouns: [`crate::jobs`], [`crate::batches`], [`crate::holds`], [`crate::access`].
+//!
+//! **When things break.** See [`crate::committer`] for lost answers and [`ingest_store::recipes::lock_table`] for
+//! locks. After the session's end everything that was leased is lost; a new session gets a new queue.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use ingest_store::recipes::lock_table::LockTable;
+use ingest_store::recipes::settle;
+use ingest_store::{Kind, Session, Stat};
+use parking_lot::Mutex;
+
+use crate::committer::{Committer, Counts, Together};
+use crate::date::{Clock, Date};
+use crate::dialect::Dialect;
+use crate::error::{Error, Result};
+use crate::holds::Holds;
+use crate::map;
+use crate::nodes::{Node, Owner};
+use crate::plan::Scene;
+
+/// How a node takes part.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub dialect: Dialect,
+    /// This node, for people.
+    pub node: String,
+    /// This life of the node: no other has the same.
+    pub incarnation: String,
+    /// How often a job may crash or stall its worker before it fails as poison.
+    pub max_timeouts: u32,
+    pub together: Together,
+}
+
+impl Settings {
+    /// The defaults, and an incarnation of its own.
+    pub fn new(node: impl Into<String>) -> Self {
+        Self {
+            dialect: Dialect::default(),
+            node: node.into(),
+            incarnation: uuid::Uuid::new_v4().simple().to_string(),
+            max_timeouts: 10,
+            together: Together::default(),
+        }
+    }
+}
+
+/// A node's way to the queue. Clones are the same.
+#[derive(Debug, Clone)]
+pub struct Queue {
+    pub(crate) session: Session,
+    pub(crate) locks: LockTable,
+    pub(crate) committer: Committer,
+    pub(crate) clock: Clock,
+    pub(crate) settings: Arc<Settings>,
+    /// The holds as they were last read. A commit that rests on them checks that they are still so.
+    pub(crate) holds: Arc<Mutex<Option<Arc<Holds>>>>,
+    commits: Arc<AtomicU64>,
+}
+
+impl Queue {
+    /// Takes part in the queue of this tree, and makes the directories that it lacks.
+    pub async fn open(session: &Session, settings: Settings, clock: Clock) -> Result<Self> {
+        for dir in map::directories(settings.dialect) {
+            settle(session, || session.make_dirs(&dir)).await.answer?;
+        }
+        Ok(Self::on(session, settings, clock))
+    }
+
+    /// The same on a tree that is known to have its directories.
+    pub fn on(session: &Session, settings: Settings, clock: Clock) -> Self {
+        Self {
+            session: session.clone(),
+            locks: LockTable::new(session),
+            committer: Committer::start(session.clone(), settings.together),
+            clock,
+            settings: Arc::new(settings),
+            holds: Arc::default(),
+            commits: Arc::default(),
+        }
+    }
+
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    pub fn locks(&self) -> &LockTable {
+        &self.locks
+    }
+
+    pub fn dialect(&self) -> Dialect {
+        self.settings.dialect
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub fn now(&self) -> Date {
+        self.clock.now()
+    }
+
+    pub fn committed(&self) -> &Counts {
+        self.committer.counts()
+    }
+
+    /// Releases the locks of this session that nobody here claims; returns their paths.
+    pub async fn sweep_locks(&self) -> Result<Vec<String>> {
+        Ok(self.locks.sweep("/", map::fence_of).await?)
+    }
+
+    /// The circumstances of the next commit.
+    pub(crate) fn scene(&self) -> Scene {
+        let number = self.commits.fetch_add(1, Ordering::Relaxed);
+        self.scene_of(format!("{}-{number}", self.settings.incarnation))
+    }
+
+    /// The same for a commit that has a name already.
+    pub(crate) fn scene_of(&self, commit: String) -> Scene {
+        let node = self.settings.node.clone();
+        Scene { dialect: self.settings.dialect, now: self.now(), node, commit }
+    }
+
+    pub(crate) fn owner(&self, attempt: u32, scene: &Scene) -> Bytes {
+        let owner = Owner {
+            node: self.settings.node.clone(),
+            incarnation: self.settings.incarnation.clone(),
+            session: format!("{:x}", self.session.id()),
+            attempt,
+            since: Some(scene.now),
+            commit: scene.commit.clone(),
+            ..Owner::default()
+        };
+        owner.write(scene.dialect)
+    }
+
+    /// Reads are asked again after a lost answer: whoever is in the middle of something goes on with it.
+    pub(crate) async fn get(&self, path: impl AsRef<str>) -> ingest_store::Result<(Bytes, Stat)> {
+        settle(&self.session, || self.session.get(path.as_ref())).await.answer
+    }
+
+    pub(crate) async fn exists(&self, path: impl AsRef<str>) -> ingest_store::Result<Option<Stat>> {
+        settle(&self.session, || self.session.exists(path.as_ref())).await.answer
+    }
+
+    pub(crate) async fn children(&self, path: impl AsRef<str>) -> ingest_store::Result<Vec<String>> {
+        settle(&self.session, || self.session.children(path.as_ref())).await.answer.map(|(names, _)| names)
+    }
+
+    /// Reads a node that must be there: `missing` says what to answer if it is not.
+    pub(crate) async fn read<N: Node>(
+        &self,
+        path: String,
+        missing: impl FnOnce() -> Error,
+    ) -> Result<(N, Stat)> {
+        match self.find(path).await? {
+            Some(found) => Ok(found),
+            None => Err(missing()),
+        }
+    }
+
+    /// Reads a node, `None` if it is not there.
+    pub(crate) async fn find<N: Node>(&self, path: String) -> Result<Option<(N, Stat)>> {
+        match self.get(&path).await {
+            Ok((data, stat)) => {
+                let node = N::read(&data).map_err(|why| Error::corrupt(path, why))?;
+                Ok(Some((node, stat)))
+            }
+            Err(error) if error.kind() == Kind::NoNode => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Who holds a lock, as the refusal of whoever wanted it.
+    pub(crate) async fn busy(&self, what: String, lock: &str) -> Result<Error> {
+        Ok(match self.get(lock).await {
+            Ok((data, _)) => {
+                let owner = Owner::read(&data).unwrap_or_default();
+                let node = if owner.node.is_empty() { "another node".to_owned() } else { owner.node };
+                Error::Busy { what, node, since: owner.since }
+            }
+            Err(error) if error.kind() == Kind::NoNode => Error::changed(what, "its lock was just released"),
+            Err(error) => return Err(error.into()),
+        })
+    }
+}
