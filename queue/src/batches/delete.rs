@@ -274,7 +274,7 @@ impl Queue {
         for at in uuid.into_iter().chain(key) {
             match self.get(&at).await {
                 Ok((data, stat)) if read_id::<Bid>(&data) == Ok(bid) => {
-                    ops.push(Op::delete(at, stat.version))
+                    ops.push(Op::delete(at, stat.version));
                 }
                 Ok(_) => {}
                 Err(error) if error.kind() == Kind::NoNode => {}
