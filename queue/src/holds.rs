@@ -10,11 +10,15 @@
 //!
 //! **When things break.** A lost answer is settled by looking at the hold itself.
 
+mod all;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ingest_store::recipes::settle;
 use ingest_store::{Kind, Op, path};
+
+pub use all::ReleasedAll;
 
 use crate::dialect::Dialect;
 use crate::error::{Error, Result};

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use ingest_store::recipes::lock_table::LockTable;
-use ingest_store::recipes::settle;
+use ingest_store::recipes::{settle, shard};
 use ingest_store::{Kind, Session, Stat};
 use parking_lot::Mutex;
 
@@ -23,6 +23,7 @@ use crate::holds::Holds;
 use crate::map;
 use crate::nodes::{Node, Owner};
 use crate::plan::Scene;
+use crate::reads;
 
 /// How a node takes part.
 #[derive(Debug, Clone)]
@@ -139,17 +140,16 @@ impl Queue {
         owner.write(scene.dialect)
     }
 
-    /// Reads are asked again after a lost answer: whoever is in the middle of something goes on with it.
     pub(crate) async fn get(&self, path: impl AsRef<str>) -> ingest_store::Result<(Bytes, Stat)> {
-        settle(&self.session, || self.session.get(path.as_ref())).await.answer
+        reads::get(&self.session, path).await
     }
 
     pub(crate) async fn exists(&self, path: impl AsRef<str>) -> ingest_store::Result<Option<Stat>> {
-        settle(&self.session, || self.session.exists(path.as_ref())).await.answer
+        reads::exists(&self.session, path).await
     }
 
     pub(crate) async fn children(&self, path: impl AsRef<str>) -> ingest_store::Result<Vec<String>> {
-        settle(&self.session, || self.session.children(path.as_ref())).await.answer.map(|(names, _)| names)
+        reads::children(&self.session, path).await
     }
 
     /// Reads a node that must be there: `missing` says what to answer if it is not.
@@ -172,6 +172,16 @@ impl Queue {
                 Ok(Some((node, stat)))
             }
             Err(error) if error.kind() == Kind::NoNode => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A value that may be larger than a node; `None` if there is none.
+    pub(crate) async fn sharded(&self, path: String, limit: u64) -> Result<Option<Vec<u8>>> {
+        match shard::read(&self.session, &path, limit).await {
+            Ok(found) => Ok(found.map(|(data, _)| data)),
+            Err(error) if error.kind() == Kind::NoNode => Ok(None),
+            Err(error) if error.kind() == Kind::Corrupt => Err(Error::corrupt(path, error)),
             Err(error) => Err(error.into()),
         }
     }

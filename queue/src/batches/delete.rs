@@ -139,12 +139,13 @@ impl Queue {
             Err(error) if error.kind() == Kind::NoNode => return Ok(0),
             Err(error) => return Err(error.into()),
         };
+        let count = names.len();
         let dir = dir.as_str();
-        let mut removals = stream::iter(names.iter())
+        let mut removals = stream::iter(names)
             .map(|name| async move {
                 match name.parse::<Jid>() {
                     Ok(jid) => self.remove_job(bid, jid, list).await,
-                    Err(_) => self.remove_ref(path::join(dir, name)).await.map(|()| false),
+                    Err(_) => self.remove_ref(path::join(dir, &name)).await.map(|()| false),
                 }
             })
             .buffer_unordered(AT_ONCE);
@@ -158,10 +159,10 @@ impl Queue {
                 progress(*so_far);
             }
         }
-        if !names.is_empty() {
+        if count > 0 {
             progress(*so_far);
         }
-        Ok(names.len())
+        Ok(count)
     }
 
     /// Removes a job of a batch that is being deleted, whoever works on it. `false`: it was gone.

@@ -4,12 +4,14 @@
 //! anywhere, an expansion goes on at the first row that has no job, and ends with exactly one job per
 //! row. The jobs get their numbers at the store's counter, contiguous, and nobody else gets them.
 
+use ingest_store::recipes::shard;
 use ingest_store::{Kind, Op};
+use sha2::{Digest, Sha256};
 
 use super::lease::{BatchLease, misfit};
 use crate::committer::{MAX_BYTES, MAX_OPS, Mark, Unit, commit_alone};
 use crate::error::{Error, Result};
-use crate::ids::Jid;
+use crate::ids::{Bid, Jid};
 use crate::map::{self, BatchNode};
 use crate::nodes::{Expansion, Node};
 use crate::plan::Lock;
@@ -28,10 +30,11 @@ pub enum Expanded {
 }
 
 impl Queue {
-    /// Begins an expansion, or goes on with one: the row to go on from. `digest` is the frozen
-    /// manifest's, which has `total` rows.
-    pub async fn begin_expansion(&self, lease: &mut BatchLease, digest: &str, total: u64) -> Result<u64> {
+    /// Begins an expansion, or goes on with one: the row to go on from. The manifest, which has `total`
+    /// rows and was validated whole, is frozen in the tree in the same step; only the same one goes on.
+    pub async fn begin_expansion(&self, lease: &mut BatchLease, manifest: &[u8], total: u64) -> Result<u64> {
         let bid = lease.bid();
+        let digest = sha256(manifest);
         if let Some(expansion) = self.expansion(bid).await? {
             if expansion.digest != digest || expansion.total != total {
                 let why = format!(
@@ -43,9 +46,7 @@ impl Queue {
             return Ok(expansion.next);
         }
         let scene = self.scene();
-        let done = total == 0;
-        let expansion = Expansion { digest: digest.to_owned(), total, done, ..Expansion::default() };
-        let node = Op::create(BatchNode::Expansion.of(bid), expansion.write(scene.dialect));
+        let expansion = Expansion { digest, total, done: total == 0, ..Expansion::default() };
         let holds = self.known_holds().await?;
         if holds.any_collection() {
             let collection = self.submission(bid).await?.collection().to_owned();
@@ -53,7 +54,14 @@ impl Queue {
                 return Err(Error::forbidden(bid, format!("its collection {collection} is held {why}")));
             }
         }
-        let more = [node, holds.collection_check()];
+        let path = BatchNode::Manifest.of(bid);
+        let prepared = shard::prepare(&self.session, &path, manifest).await?;
+        let frozen = match self.exists(&path).await? {
+            Some(stat) => prepared.op(path, stat.version),
+            None => Op::create(path, prepared.announcement()),
+        };
+        let node = Op::create(BatchNode::Expansion.of(bid), expansion.write(scene.dialect));
+        let more = [node, frozen, holds.collection_check()];
         let to = BatchState::Processing;
         let plan = batch::advance(&lease.batch, to, Who::Queue, "", Lock::Keep, &more, &scene)
             .map_err(|refused| Error::refused(bid, refused))?;
@@ -64,6 +72,11 @@ impl Queue {
             }
             answer => answer.map(|()| 0),
         }
+    }
+
+    /// The frozen manifest of a batch; `limit` is the most bytes that the caller takes.
+    pub async fn manifest(&self, bid: Bid, limit: u64) -> Result<Option<Vec<u8>>> {
+        self.sharded(BatchNode::Manifest.of(bid), limit).await
     }
 
     /// Makes the jobs of the next rows, in as few multis as they fit into. `first` is the row of the
@@ -136,7 +149,7 @@ impl Queue {
 }
 
 /// As many jobs as one multi holds, and at least one.
-fn chunk(number: u32, bid: crate::ids::Bid, jobs: &[NewJob], scene: &crate::plan::Scene) -> (usize, Vec<Op>) {
+fn chunk(number: u32, bid: Bid, jobs: &[NewJob], scene: &crate::plan::Scene) -> (usize, Vec<Op>) {
     // What stands before the jobs: the fence, the numbers, the cursor.
     let (mut ops, mut count, mut bytes) = (Vec::new(), 0, 4096);
     for new in jobs {
@@ -169,4 +182,13 @@ fn is_about_numbers(error: &ingest_store::Error) -> bool {
         (Kind::NodeExists, Some(path)) => ingest_store::path::parent(path) == map::JOBS,
         _ => false,
     }
+}
+
+fn sha256(data: &[u8]) -> String {
+    use std::fmt::Write;
+    Sha256::digest(data).iter().fold(String::new(), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }

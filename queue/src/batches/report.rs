@@ -60,15 +60,8 @@ impl Queue {
     /// The last report that was sent.
     pub async fn last_report(&self, bid: Bid) -> Result<Option<StatusReport>> {
         let path = BatchNode::StatusReport.of(bid);
-        match shard::read(&self.session, &path, LARGEST).await {
-            Ok(Some((data, _))) => {
-                Ok(Some(StatusReport::read(&data).map_err(|why| Error::corrupt(path, why))?))
-            }
-            Ok(None) => Ok(None),
-            Err(error) if error.kind() == Kind::NoNode => Ok(None),
-            Err(error) if error.kind() == Kind::Corrupt => Err(Error::corrupt(path, error)),
-            Err(error) => Err(error.into()),
-        }
+        let data = self.sharded(path.clone(), LARGEST).await?;
+        data.map(|data| StatusReport::read(&data).map_err(|why| Error::corrupt(path, why))).transpose()
     }
 
     /// Drafts the next report of a batch that is reporting, and notes in the outbox that it is on its way.

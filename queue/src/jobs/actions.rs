@@ -7,7 +7,6 @@
 use futures::stream::{self, StreamExt, TryStreamExt};
 use ingest_store::{Kind, Op, path};
 
-use super::lease::is_about_holds;
 use crate::error::{Error, Result};
 use crate::ids::{Bid, Jid};
 use crate::map::{self, BatchNode, JobNode};
@@ -91,11 +90,7 @@ impl Queue {
                     lock = Lock::Within;
                 }
                 // Changed by another: look again.
-                Error::Store(store) if store.failed_op().is_some() => {
-                    if is_about_holds(store) {
-                        self.forget_holds();
-                    }
-                }
+                Error::Store(store) if store.failed_op().is_some() => {}
                 Error::Lost { .. } | Error::Changed { .. } => {}
                 _ => return Err(error),
             }

@@ -170,8 +170,8 @@ impl Queue {
                     lease.job = plan.after;
                     return Ok(());
                 }
-                // The holds have changed since they were read.
-                Err(Error::Store(error)) if is_about_holds(&error) => self.forget_holds(),
+                // The holds have changed since they were read; they are read again.
+                Err(Error::Changed { .. }) if !checks.is_empty() => {}
                 Err(error) => return Err(error),
             }
         }

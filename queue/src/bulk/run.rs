@@ -1,0 +1,197 @@
+//! Counting what a bulk action would touch, and applying it.
+
+use std::collections::BTreeMap;
+
+use futures::stream::{FuturesUnordered, StreamExt};
+use ingest_store::{Kind, Session};
+
+use super::{Bulk, DryRun, EXAMPLES, Phase, Progress, Refusal, Stopped, Summary, report};
+use crate::error::{Error, Next, Result};
+use crate::ids::Jid;
+use crate::list::{self, Selected};
+use crate::map::JobNode;
+use crate::nodes::{History, Node};
+use crate::reads;
+
+/// An action on a job has at most so many requests under way at once.
+const REQUESTS: usize = 4;
+
+/// How often a job that changes under the action is looked at.
+const LOOKS: usize = 4;
+
+/// The dry run: how many jobs a run would try now, in which states, and the first few of them.
+pub async fn count(session: &Session, bulk: &Bulk, mut progress: impl FnMut(&Progress)) -> Result<DryRun> {
+    let (mut states, mut examples, mut first_unreadable) = (BTreeMap::new(), Vec::new(), Vec::new());
+    // What an earlier run did, through another server perhaps, is seen from here on.
+    reads::sync(session).await?;
+    let mut walk = list::walk(session, bulk.filter(), None).await?;
+    let mut at = Progress { candidates: walk.left(), ..Progress::default() };
+    while let Some(chunk) = walk.next().await? {
+        at.looked_at += chunk.looked_at;
+        at.total += chunk.jobs.len();
+        at.unreadable += chunk.unreadable.len();
+        report(&mut first_unreadable, chunk.unreadable);
+        for Selected { jid, state } in chunk.jobs {
+            *states.entry(state).or_default() += 1;
+            if examples.len() < EXAMPLES {
+                examples.extend(list::job_line(session, jid).await?);
+            }
+        }
+        progress(&at);
+    }
+    let (what, total, unreadable) = (bulk.to_string(), at.total, at.unreadable);
+    Ok(DryRun { what, total, states, examples, unreadable, first_unreadable })
+}
+
+/// Applies the action to each job that the filter selects, and that this run has not done before.
+///
+/// `apply` gets the job and the commit id, which must be in the job's history when it has done its work;
+/// it has at most four requests under way. Dropping the run is like killing it.
+pub async fn run<A, F>(
+    session: &Session,
+    bulk: &Bulk,
+    apply: A,
+    mut progress: impl FnMut(&Progress),
+) -> Result<Summary, Stopped>
+where
+    A: Fn(Jid, String) -> F,
+    F: Future<Output = Result<()>>,
+{
+    let mut summary = Summary::new(bulk);
+    match go(session, bulk, &apply, &mut progress, &mut summary).await {
+        Ok(()) => Ok(summary),
+        Err(error) => Err(Stopped { summary, error }),
+    }
+}
+
+async fn go<A, F>(
+    session: &Session,
+    bulk: &Bulk,
+    apply: &A,
+    progress: &mut impl FnMut(&Progress),
+    summary: &mut Summary,
+) -> Result<()>
+where
+    A: Fn(Jid, String) -> F,
+    F: Future<Output = Result<()>>,
+{
+    let counted = count(session, bulk, &mut *progress).await?;
+    let mut walk = list::walk(session, bulk.filter(), None).await?;
+    summary.progress = Progress {
+        phase: Phase::Running,
+        candidates: walk.left(),
+        total: counted.total,
+        ..Progress::default()
+    };
+    progress(&summary.progress);
+    while let Some(chunk) = walk.next().await? {
+        summary.progress.looked_at += chunk.looked_at;
+        summary.progress.unreadable += chunk.unreadable.len();
+        report(&mut summary.first_unreadable, chunk.unreadable);
+        apply_to(session, bulk, apply, chunk.jobs, |jid, outcome| {
+            summary.add(jid, outcome);
+            progress(&summary.progress);
+        })
+        .await?;
+        progress(&summary.progress);
+    }
+    Ok(())
+}
+
+/// Applies the action to a chunk of jobs, side by side. After an error no more are begun, and those that
+/// were are waited for: what is said to be done is done.
+async fn apply_to<A, F>(
+    session: &Session,
+    bulk: &Bulk,
+    apply: &A,
+    jobs: Vec<Selected>,
+    mut ended: impl FnMut(Jid, Outcome),
+) -> Result<()>
+where
+    A: Fn(Jid, String) -> F,
+    F: Future<Output = Result<()>>,
+{
+    let width = (session.limits().max_requests / 4 / REQUESTS).max(1);
+    let (mut jobs, mut under_way, mut result) = (jobs.into_iter(), FuturesUnordered::new(), Ok(()));
+    loop {
+        while result.is_ok()
+            && under_way.len() < width
+            && let Some(job) = jobs.next()
+        {
+            under_way.push(async move { (job.jid, outcome(session, bulk, apply, job.jid).await) });
+        }
+        match under_way.next().await {
+            None => return result,
+            Some((jid, Ok(outcome))) => ended(jid, outcome),
+            Some((_, Err(error))) => result = result.and(Err(error)),
+        }
+    }
+}
+
+/// What became of a job.
+#[derive(Debug)]
+enum Outcome {
+    Done,
+    DoneBefore,
+    Gone,
+    Refused(String),
+}
+
+impl Summary {
+    fn add(&mut self, jid: Jid, outcome: Outcome) {
+        match outcome {
+            Outcome::Done => self.progress.done += 1,
+            Outcome::DoneBefore => self.progress.skipped += 1,
+            Outcome::Gone => self.progress.gone += 1,
+            Outcome::Refused(why) => {
+                self.progress.refused += 1;
+                report(&mut self.refusals, [Refusal { jid, why }]);
+            }
+        }
+    }
+}
+
+async fn outcome<A, F>(session: &Session, bulk: &Bulk, apply: &A, jid: Jid) -> Result<Outcome>
+where
+    A: Fn(Jid, String) -> F,
+    F: Future<Output = Result<()>>,
+{
+    let commit = bulk.commit_id(jid);
+    let mut changed = String::new();
+    for look in 0..LOOKS {
+        if look > 0 {
+            // The change that got in the way may be known to another server only.
+            reads::sync(session).await?;
+        }
+        match history(session, jid).await {
+            Ok(history) if history.has_commit(&commit) => return Ok(Outcome::DoneBefore),
+            Ok(_) => {}
+            Err(error) if error.next() == Next::Quarantine => return Ok(Outcome::Refused(error.to_string())),
+            Err(error) => return Err(error),
+        }
+        if look > 0 && !list::still_selects(session, bulk.filter(), jid).await? {
+            return Ok(Outcome::Gone);
+        }
+        match apply(jid, commit.clone()).await {
+            Ok(()) => return Ok(Outcome::Done),
+            Err(error) => match error.next() {
+                Next::Store(_) => return Err(error),
+                Next::LookAgain => changed = error.to_string(),
+                Next::Tell | Next::LetGo | Next::Quarantine => {
+                    return Ok(Outcome::Refused(error.to_string()));
+                }
+            },
+        }
+    }
+    Ok(Outcome::Refused(changed))
+}
+
+/// A job without a history has none.
+async fn history(session: &Session, jid: Jid) -> Result<History> {
+    let path = JobNode::History.of(jid);
+    match reads::get(session, &path).await {
+        Ok((data, _)) => History::read(&data).map_err(|why| Error::Corrupt { path, why: why.to_string() }),
+        Err(error) if error.kind() == Kind::NoNode => Ok(History::default()),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,400 @@
+//! Single nodes that lead to a job or a batch, lock something or reserve something, and nodes that
+//! should not be there at all.
+
+use futures::future::OptionFuture;
+use ingest_store::{Op, Stat, path};
+
+use super::Context;
+use super::code::Code;
+use super::finding::{Fix, Verdict};
+use super::reader::{Found, Reader, Seen};
+use crate::dialect::Dialect;
+use crate::error::Result;
+use crate::ids::{Bid, Jid};
+use crate::map::{self, BatchNode, JobNode};
+use crate::nodes::{
+    AccessStatus, AccessToken, BatchStatus, Hold, JobStatus, LocalId, Node, Outgoing, Unreadable, read_id,
+};
+use crate::states::{AccessState, BatchState, JobState};
+
+/// What a node is there for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Mark {
+    Directory,
+    Unknown,
+    /// In a list of refs, and none.
+    Stray,
+    Uuid,
+    Lock,
+    Reservation,
+    Hold,
+    Key,
+    Date,
+    Semaphore,
+    Slot,
+    Outgoing,
+    Space,
+    AccessStatus,
+    AccessToken,
+}
+
+/// A node as it was seen, with what it leads to.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct MarkView {
+    mark: Mark,
+    path: String,
+    node: Seen<bytes::Bytes>,
+    /// Ends with a session.
+    ephemeral: bool,
+    children: i32,
+    leads_to: LeadsTo,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum LeadsTo {
+    Nothing,
+    /// `None`: it is gone.
+    Batch(Bid, Option<Seen<BatchState>>),
+    Job(Jid, Option<Seen<JobState>>),
+    /// The access item that the node belongs to is there.
+    Item(bool),
+}
+
+pub(super) async fn look(reader: &Reader, mark: Mark, at: &str) -> Result<MarkView> {
+    let seen = reader.get(at).await?;
+    let stat = seen.as_ref().map_or(Stat::default(), |(_, stat)| *stat);
+    let node = match seen {
+        Some((value, stat)) => Seen::Good { value, found: Found::from(stat) },
+        None => Seen::Missing,
+    };
+    let leads_to = match (mark, node.good()) {
+        (Mark::Uuid | Mark::Key, Some(data)) => batch(reader, read_id(data).ok()).await?,
+        (Mark::Outgoing, Some(_)) => batch(reader, outgoing(path::name(at)).map(|(bid, _)| bid)).await?,
+        (Mark::Reservation, Some(data)) => {
+            job(reader, LocalId::read(data).ok().and_then(|reserved| reserved.jid)).await?
+        }
+        (Mark::Date, Some(_)) => {
+            job(reader, map::parse_journal_date(path::name(at)).map(|(_, jid)| jid)).await?
+        }
+        (Mark::AccessStatus | Mark::AccessToken, _) => {
+            LeadsTo::Item(reader.stat(path::parent(at)).await?.is_some())
+        }
+        _ => LeadsTo::Nothing,
+    };
+    let (ephemeral, children) = (stat.ephemeral_owner != 0, stat.num_children);
+    Ok(MarkView { mark, path: at.to_owned(), node, ephemeral, children, leads_to })
+}
+
+async fn batch(reader: &Reader, bid: Option<Bid>) -> Result<LeadsTo> {
+    let Some(bid) = bid else {
+        return Ok(LeadsTo::Nothing);
+    };
+    let there = reader.stat(&map::batch(bid)).await?;
+    let status_at = BatchNode::Status.of(bid);
+    let status =
+        OptionFuture::from(there.map(|_| reader.read::<BatchStatus>(&status_at))).await.transpose()?;
+    Ok(LeadsTo::Batch(bid, status.map(|status| status.map(|status| status.status))))
+}
+
+async fn job(reader: &Reader, jid: Option<Jid>) -> Result<LeadsTo> {
+    let Some(jid) = jid else {
+        return Ok(LeadsTo::Nothing);
+    };
+    let there = reader.stat(&map::job(jid)).await?;
+    let status_at = JobNode::Status.of(jid);
+    let status = OptionFuture::from(there.map(|_| reader.read::<JobStatus>(&status_at))).await.transpose()?;
+    Ok(LeadsTo::Job(jid, status.map(|status| status.map(|status| status.status))))
+}
+
+/// Takes `BID-N` apart.
+pub(super) fn outgoing(name: &str) -> Option<(Bid, u32)> {
+    let (bid, number) = name.split_once('-')?;
+    Some((bid.parse().ok()?, number.parse().ok()?))
+}
+
+pub(super) fn judge(view: &MarkView, context: &Context) -> Option<Verdict> {
+    let Seen::Good { value: data, found } = &view.node else {
+        return missing(view, context);
+    };
+    let dialect = context.dialect;
+    let name = path::name(&view.path);
+    let remove = Fix::Remove { version: found.version };
+    let verdict = |code, what: String, fix| Verdict::new(code, view.path.as_str(), what, fix);
+    // What goes, goes with its data kept; an empty node has none.
+    let put_away = |code, what: String| {
+        let found = verdict(code, what.clone(), remove.clone());
+        Some(if data.is_empty() { found } else { found.keeping(what, data.clone()) })
+    };
+    // What stays, stays with something that can be read.
+    let replace = |code, what: String, data_now| {
+        let fix = Fix::Write { version: Some(found.version), data: data_now };
+        let found = verdict(code, what.clone(), fix);
+        Some(if data.is_empty() { found } else { found.keeping(what, data.clone()) })
+    };
+    match view.mark {
+        Mark::Directory => None,
+        Mark::Unknown => {
+            let what = format!("nothing in the map is called `{name}` here");
+            Some(verdict(Code::UnknownNode, what, Fix::Person(Code::UnknownNode.repair())))
+        }
+        Mark::Stray => {
+            let what = format!("`{name}` is no reference");
+            let empty = data.is_empty() && view.children == 0;
+            let fix = if empty { remove } else { Fix::Person("none: a person must look; it is not empty") };
+            Some(verdict(Code::NotARef, what.clone(), fix).keeping(what, data.clone()))
+        }
+        Mark::Lock | Mark::Slot if view.ephemeral => None,
+        Mark::Lock => Some(verdict(Code::LastingLock, format!("`{name}` belongs to no session"), remove)),
+        Mark::Slot => Some(verdict(Code::LastingSlot, format!("`{name}` belongs to no session"), remove)),
+        Mark::Uuid => put_away(Code::LostUuid, lost_batch(view, |_| true)?),
+        Mark::Key => {
+            let waits = |state| matches!(state, BatchState::Pending | BatchState::Held);
+            put_away(Code::LostKey, lost_batch(view, waits)?)
+        }
+        Mark::Outgoing => {
+            let trouble = Outgoing::read(data).err().map(|Unreadable(why)| format!("cannot be read: {why}"));
+            put_away(Code::LostReport, lost_batch(view, |_| true).or(trouble)?)
+        }
+        Mark::Date => put_away(Code::LostDate, lost_job(view, JobState::is_waiting)?),
+        Mark::Reservation => put_away(Code::LocalId, reservation(view, data, dialect)?),
+        Mark::Hold if data.is_empty() => None,
+        Mark::Hold => {
+            let why = Hold::read(data).err()?;
+            replace(
+                Code::Hold,
+                format!("the hold `{name}` cannot be read: {why}"),
+                context.hold(name).write(dialect),
+            )
+        }
+        Mark::Semaphore => match limit(data) {
+            Ok(limit) if i64::from(view.children) <= i64::from(limit) => None,
+            Ok(limit) => {
+                let what = format!("`{name}` has {} holders, and its limit is {limit}", view.children);
+                Some(verdict(Code::TooManySlots, what, Fix::Person(Code::TooManySlots.repair())))
+            }
+            Err(why) => {
+                let limit = format!("{{\"limit\":{}}}", view.children.max(0)).into();
+                replace(Code::Semaphore, format!("the limit of `{name}` cannot be read: {why}"), limit)
+            }
+        },
+        Mark::Space => put_away(Code::Space, space(data).err()?),
+        Mark::AccessStatus => {
+            let Unreadable(why) = AccessStatus::read(data).err()?;
+            let what = format!("its status cannot be read: {why}");
+            replace(Code::AccessStatus, what, failed(&view.path, true, context))
+        }
+        Mark::AccessToken => {
+            let Unreadable(why) = AccessToken::read(data).err()?;
+            let fix = Fix::Person(Code::AccessToken.repair());
+            Some(verdict(Code::AccessToken, format!("its token cannot be read: {why}"), fix))
+        }
+    }
+}
+
+/// What a repair rests on: that what the node leads to is still as it was seen.
+pub(super) fn guard(view: &MarkView) -> Option<Op> {
+    let (path, version) = match &view.leads_to {
+        LeadsTo::Batch(bid, Some(status)) => (BatchNode::Status.of(*bid), status.version()),
+        LeadsTo::Job(jid, Some(status)) => (JobNode::Status.of(*jid), status.version()),
+        _ => return None,
+    };
+    version.map(|version| Op::check(path, version))
+}
+
+/// Few nodes have to be there.
+fn missing(view: &MarkView, context: &Context) -> Option<Verdict> {
+    let verdict = |code, what: &str, fix| Some(Verdict::new(code, view.path.as_str(), what, fix));
+    let make = |data| Fix::Write { version: None, data };
+    match (view.mark, &view.leads_to) {
+        (Mark::Directory, _) => verdict(Code::NoDirectory, "it is missing", make("".into())),
+        (Mark::AccessStatus, LeadsTo::Item(true)) => {
+            verdict(Code::AccessStatus, "its status is missing", make(failed(&view.path, false, context)))
+        }
+        (Mark::AccessToken, LeadsTo::Item(true)) => {
+            verdict(Code::AccessToken, "its token is missing", Fix::Person(Code::AccessToken.repair()))
+        }
+        _ => None,
+    }
+}
+
+fn failed(path: &str, kept: bool, context: &Context) -> bytes::Bytes {
+    let mut status = AccessStatus::new(AccessState::Failed, context.now);
+    status.commits.push(context.commit.clone());
+    status.message = if kept {
+        format!("its status was unreadable; see {}", super::quarantine::place(path, context))
+    } else {
+        "its status was missing".to_owned()
+    };
+    status.write(context.dialect)
+}
+
+/// Why it does not lead to a batch that `fits`.
+fn lost_batch(view: &MarkView, fits: impl Fn(BatchState) -> bool) -> Option<String> {
+    match &view.leads_to {
+        LeadsTo::Batch(bid, None) => Some(format!("it leads to {bid}, which is gone")),
+        LeadsTo::Batch(bid, Some(Seen::Good { value, .. })) if !fits(*value) => {
+            Some(format!("it leads to {bid}, which is {value}"))
+        }
+        // What a batch that nobody can read waits for is not known.
+        LeadsTo::Batch(..) => None,
+        _ => Some("it names no batch".to_owned()),
+    }
+}
+
+fn lost_job(view: &MarkView, fits: impl Fn(JobState) -> bool) -> Option<String> {
+    match &view.leads_to {
+        LeadsTo::Job(jid, None) => Some(format!("it is kept for {jid}, which is gone")),
+        LeadsTo::Job(jid, Some(Seen::Good { value, .. })) if !fits(*value) => {
+            Some(format!("it is kept for {jid}, which is {value}"))
+        }
+        LeadsTo::Job(..) => None,
+        _ => Some("it names no job".to_owned()),
+    }
+}
+
+fn reservation(view: &MarkView, data: &[u8], dialect: Dialect) -> Option<String> {
+    match LocalId::read(data) {
+        // Other systems lock local ids in their own way.
+        Err(_) if dialect == Dialect::MrtZk => None,
+        Err(Unreadable(why)) => Some(format!("it cannot be read: {why}")),
+        Ok(reserved) => {
+            let LocalId { owner, local_id, jid, .. } = &reserved;
+            if jid.is_none() && dialect == Dialect::MrtZk {
+                return None;
+            }
+            if map::local_id(owner, local_id) != view.path {
+                return Some(format!("`{local_id}` of `{owner}` is not what its name stands for"));
+            }
+            lost_job(view, |state| state != JobState::Completed)
+        }
+    }
+}
+
+fn limit(data: &[u8]) -> std::result::Result<u32, String> {
+    let parent: serde_json::Value = serde_json::from_slice(data).map_err(|error| error.to_string())?;
+    let limit = parent.get("limit").and_then(serde_json::Value::as_u64);
+    limit.and_then(|limit| u32::try_from(limit).ok()).ok_or_else(|| "it has no limit".to_owned())
+}
+
+/// An object or a number; nothing was reserved in an empty one.
+fn space(data: &[u8]) -> std::result::Result<(), String> {
+    use serde_json::Value::{Number, Object};
+    match serde_json::from_slice(data) {
+        Ok(Object(_) | Number(_)) => Ok(()),
+        _ if data.is_empty() => Ok(()),
+        Ok(_) => Err("it is neither an object nor a number".to_owned()),
+        Err(error) => Err(format!("it cannot be read: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::date::Date;
+
+    fn view(mark: Mark, path: &str, data: &str, leads_to: LeadsTo) -> MarkView {
+        let node = Seen::value(bytes::Bytes::from(data.to_owned()));
+        MarkView { mark, path: path.into(), node, ephemeral: false, children: 0, leads_to }
+    }
+
+    fn code_in(view: &MarkView, dialect: Dialect) -> Option<&'static str> {
+        judge(view, &Context { dialect, ..Context::for_tests() }).map(|found| found.code.text())
+    }
+
+    fn code(view: &MarkView) -> Option<&'static str> {
+        code_in(view, Dialect::Design)
+    }
+
+    fn to_batch(state: Option<BatchState>) -> LeadsTo {
+        LeadsTo::Batch(Bid::new(1), state.map(Seen::value))
+    }
+
+    fn to_job(state: Option<JobState>) -> LeadsTo {
+        LeadsTo::Job(Jid::new(1), state.map(Seen::value))
+    }
+
+    #[test]
+    fn what_leads_to_a_batch_leads_to_one_that_fits() {
+        let bid = "bid0000000001";
+        let lost = |mark, state| code(&view(mark, "/x", bid, to_batch(state)));
+        assert_eq!(lost(Mark::Uuid, Some(BatchState::Completed)), None);
+        assert_eq!(lost(Mark::Uuid, None), Some("U01"));
+        assert_eq!(lost(Mark::Key, Some(BatchState::Held)), None);
+        assert_eq!(lost(Mark::Key, Some(BatchState::Processing)), Some("K01"));
+        assert_eq!(lost(Mark::Key, None), Some("K01"));
+        assert_eq!(code(&view(Mark::Key, "/x", "garbage", LeadsTo::Nothing)), Some("K01"));
+    }
+
+    #[test]
+    fn a_date_is_kept_for_a_job_that_waits() {
+        let lost = |state| code(&view(Mark::Date, "/x", "", to_job(state)));
+        assert_eq!(lost(Some(JobState::Held)), None);
+        assert_eq!(lost(Some(JobState::Downloading)), Some("K02"));
+        assert_eq!(lost(None), Some("K02"));
+    }
+
+    #[test]
+    fn a_local_id_is_reserved_for_a_job_that_has_not_ended() {
+        let reserved = r#"{"owner":"o","local_id":"l","primary_id":"ark:/1/2","jid":"jid0000000001"}"#;
+        let path = map::local_id("o", "l");
+        let lost = |path: &str, state| code(&view(Mark::Reservation, path, reserved, to_job(state)));
+        assert_eq!(lost(&path, Some(JobState::Failed)), None);
+        assert_eq!(lost(&path, Some(JobState::Completed)), Some("L02"));
+        assert_eq!(lost(&path, None), Some("L02"));
+        assert_eq!(lost(&map::local_id("o", "other"), Some(JobState::Failed)), Some("L02"));
+        let foreign = view(Mark::Reservation, "/locks/localid/o_l", "", LeadsTo::Nothing);
+        assert_eq!((code(&foreign), code_in(&foreign, Dialect::MrtZk)), (Some("L02"), None));
+    }
+
+    #[test]
+    fn locks_and_slots_end_with_a_session() {
+        for (mark, text) in [(Mark::Lock, "L01"), (Mark::Slot, "S01")] {
+            let mut lock = view(mark, "/x", "", LeadsTo::Nothing);
+            assert_eq!(code(&lock), Some(text));
+            lock.ephemeral = true;
+            assert_eq!(code(&lock), None);
+        }
+    }
+
+    #[test]
+    fn a_semaphore_has_a_limit_and_keeps_it() {
+        let mut semaphore = view(Mark::Semaphore, "/semaphores/x", r#"{"limit":2}"#, LeadsTo::Nothing);
+        semaphore.children = 2;
+        assert_eq!(code(&semaphore), None);
+        semaphore.children = 3;
+        assert_eq!(code(&semaphore), Some("S02"));
+        assert_eq!(code(&view(Mark::Semaphore, "/semaphores/x", "", LeadsTo::Nothing)), Some("S03"));
+    }
+
+    #[test]
+    fn an_unreadable_hold_stays_a_hold() {
+        let hold = |data| view(Mark::Hold, "/locks/collections/x", data, LeadsTo::Nothing);
+        assert_eq!((code(&hold("")), code(&hold("{}"))), (None, None));
+        let found = judge(&hold("garbage"), &Context::for_tests()).unwrap();
+        assert!(matches!(found.fix, Fix::Write { version: Some(0), .. }) && found.keep.is_some());
+    }
+
+    #[test]
+    fn a_stray_is_removed_only_if_it_is_an_empty_leaf() {
+        let mut stray = view(Mark::Stray, "/jobs/states/held/what", "", LeadsTo::Nothing);
+        assert!(!judge(&stray, &Context::for_tests()).unwrap().is_by_hand());
+        stray.children = 1;
+        assert!(judge(&stray, &Context::for_tests()).unwrap().is_by_hand());
+        let full = view(Mark::Stray, "/jobs/states/held/what", "x", LeadsTo::Nothing);
+        assert!(judge(&full, &Context::for_tests()).unwrap().is_by_hand());
+    }
+
+    #[test]
+    fn an_access_item_has_a_status_and_a_token() {
+        let item = |mark, data: &str| view(mark, "/access/small/qid0000000001/x", data, LeadsTo::Item(true));
+        let status = AccessStatus::new(AccessState::Pending, Date::from_millis(0)).write(Dialect::Design);
+        let status = String::from_utf8(status.to_vec()).unwrap();
+        assert_eq!(code(&item(Mark::AccessStatus, &status)), None);
+        assert_eq!(code(&item(Mark::AccessStatus, "[1]")), Some("A01"));
+        assert_eq!(code(&item(Mark::AccessToken, "{}")), None);
+        assert_eq!(code(&item(Mark::AccessToken, "[1]")), Some("A02"));
+        let gone =
+            |leads_to| code(&MarkView { node: Seen::Missing, leads_to, ..item(Mark::AccessStatus, "") });
+        assert_eq!((gone(LeadsTo::Item(true)), gone(LeadsTo::Item(false))), (Some("A01"), None));
+    }
+}

@@ -1,0 +1,133 @@
+//! What those who work on jobs ask and say: the next one, and what became of it.
+
+use tokio::time::Instant;
+
+use super::waiting::{Why, effective};
+use super::{Candidate, Index, Presence, Reason, Seen, Taken, slot};
+use crate::ids::Jid;
+use crate::map::QueueRef;
+use crate::states::JobState;
+
+impl Index {
+    /// The next job of a state. It is taken until one of the calls below says otherwise.
+    pub fn take(&mut self, state: JobState, now: Instant) -> Option<Candidate> {
+        self.advance(now);
+        let head = self.ready(state, now)?;
+        let entry = QueueRef::new(state, head.slot.1, head.slot.0);
+        self.states.get_mut(&state)?.leave(head.slot)?;
+        let taken = Taken { entry, since: head.since, presence: Presence::Listed, others: Vec::new() };
+        self.taken.insert(entry.jid, taken);
+        Some(Candidate { entry, rank: self.ranks.rank(entry.jid) })
+    }
+
+    /// Whether the pool of this ref's state would choose it before everything that is ready there now. The
+    /// ref need not be there yet, and its job may be taken.
+    pub fn is_next(&mut self, entry: QueueRef, now: Instant) -> bool {
+        self.advance(now);
+        let Some(waiting) = self.states.get(&entry.state) else { return false };
+        let aside = waiting.aside(slot(entry)).map(|aside| &aside.why);
+        if self.dates.contains_key(&entry.jid) || matches!(aside, Some(Why::Delayed { .. } | Why::Parked(_)))
+        {
+            return false;
+        }
+        let since = waiting.since(slot(entry)).unwrap_or(now);
+        let waited = now.saturating_duration_since(since);
+        let own = (effective(entry.priority, waited, self.settings.ageing), waiting.place(slot(entry)));
+        self.ready(entry.state, now).is_none_or(|head| own <= (head.effective, head.place))
+    }
+
+    /// The ref is removed from the tree by a commit of this node, and the task has ended.
+    pub fn finished(&mut self, entry: QueueRef) {
+        let event_is_due = match self.taken_by(entry).map(|taken| taken.presence) {
+            Some(presence) => {
+                self.untake(entry.jid);
+                presence != Presence::Gone
+            }
+            None => self.remove(entry).is_some(),
+        };
+        self.forget(entry);
+        if event_is_due {
+            self.departed.insert(entry);
+        }
+    }
+
+    /// A commit of this node moved the job to another queue, and the task goes on there under the same lock.
+    pub fn hand_over(&mut self, from: QueueRef, to: QueueRef, now: Instant) {
+        let Some(presence) = self.taken_by(from).map(|taken| taken.presence) else { return };
+        self.forget(from);
+        if presence != Presence::Gone {
+            self.departed.insert(from);
+        }
+        let seen = self.remove(to);
+        if let Some(taken) = self.taken_by(from) {
+            taken.entry = to;
+            taken.since = seen.unwrap_or(now);
+            taken.presence = if seen.is_some() { Presence::Listed } else { Presence::Expected };
+        }
+    }
+
+    /// The task has ended, and the job is to be taken again, here or elsewhere.
+    pub fn put_back(&mut self, jid: Jid, now: Instant) {
+        self.advance(now);
+        if let Some((entry, since)) = self.untake(jid) {
+            self.doubted.remove(&entry);
+            self.offer(entry, since, Some((now, now)));
+        }
+    }
+
+    /// The task has ended, and the job waits for something else than its turn. Whatever brings it back may
+    /// have happened just before: look once more after parking. Says whether it is there to be parked.
+    pub fn park(&mut self, jid: Jid, reason: Reason) -> bool {
+        let Some((entry, since)) = self.untake(jid) else { return false };
+        self.doubted.remove(&entry);
+        self.parked.entry(reason.clone()).or_default().insert(entry);
+        self.put_aside(entry, since, Why::Parked(reason));
+        true
+    }
+
+    /// What parked these jobs has passed; returns how many there were.
+    pub fn unpark(&mut self, reason: &Reason, now: Instant) -> usize {
+        self.advance(now);
+        let entries = self.parked.remove(reason).unwrap_or_default();
+        for entry in &entries {
+            if let Some(since) = self.remove(*entry) {
+                self.offer(*entry, since, Some((now, now)));
+            }
+        }
+        entries.len()
+    }
+
+    /// Everything that was locked elsewhere is to be tried again.
+    pub fn unpark_locked(&mut self, now: Instant) -> usize {
+        let locked = self.parked.keys().filter(|reason| matches!(reason, Reason::Locked(_))).cloned();
+        let locked: Vec<_> = locked.collect();
+        locked.iter().map(|reason| self.unpark(reason, now)).sum()
+    }
+
+    pub fn is_parked(&self, reason: &Reason) -> bool {
+        self.parked.contains_key(reason)
+    }
+
+    /// The task has ended, and the job is not to be taken before then.
+    pub fn delay(&mut self, jid: Jid, until: Instant) {
+        if let Some((entry, since)) = self.untake(jid) {
+            self.doubted.remove(&entry);
+            self.put_aside(entry, since, Why::Delayed { until });
+        }
+    }
+
+    /// The status of this taken job says another state than its ref.
+    pub fn disagrees(&mut self, entry: QueueRef, now: Instant) -> Seen {
+        if self.doubted.contains(&entry) {
+            return Seen::Twice;
+        }
+        if self.taken_by(entry).is_some() {
+            self.delay(entry.jid, now + self.settings.doubt);
+            // Nothing to remember of one that has gone meanwhile.
+            if self.knows(entry) {
+                self.doubted.insert(entry);
+            }
+        }
+        Seen::Once
+    }
+}

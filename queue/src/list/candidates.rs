@@ -1,0 +1,111 @@
+//! The ids that may match: names only, from the shortest list that has all of them.
+//!
+//! A batch's lists if a batch is given, the queues if states are, else everything below `/jobs`. Lists
+//! are read in the order in which jobs move on, so that one that moves meanwhile is seen; one that is
+//! seen twice counts once.
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::str::FromStr;
+
+use ingest_store::{Kind, Session};
+
+use super::filter::Filter;
+use super::{BAD_NAMES, Unread};
+use crate::error::{Error, Result};
+use crate::ids::{Bid, Jid};
+use crate::map::{self, QueueRef};
+use crate::reads;
+use crate::states::{BatchList, JobState};
+
+/// Ids in their order.
+#[derive(Debug)]
+pub(super) struct Candidates<I> {
+    pub(super) ids: Vec<I>,
+    /// Names that are no ids.
+    pub(super) bad: Vec<Unread>,
+}
+
+impl<I: Ord> Candidates<I> {
+    fn new() -> Self {
+        Self { ids: Vec::new(), bad: Vec::new() }
+    }
+
+    /// Adds the names of a directory; false if it is not there.
+    async fn add<E: Display>(
+        &mut self,
+        session: &Session,
+        dir: &str,
+        read: impl Fn(&str) -> Result<I, E>,
+    ) -> Result<bool> {
+        let Some(names) = names(session, dir).await? else {
+            return Ok(false);
+        };
+        for name in names {
+            match read(&name) {
+                Ok(id) => self.ids.push(id),
+                Err(_) if self.bad.len() >= BAD_NAMES => {}
+                Err(why) => self.bad.push(Unread::new(ingest_store::path::join(dir, &name), &why)),
+            }
+        }
+        Ok(true)
+    }
+
+    /// In order, each once, and only those after an id; what is no id belongs to the beginning.
+    fn after(mut self, after: Option<I>) -> Self {
+        if let Some(after) = after {
+            self.ids.retain(|id| *id > after);
+            self.bad.clear();
+        }
+        self.ids.sort_unstable();
+        self.ids.dedup();
+        self.bad.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+        self
+    }
+}
+
+/// The jobs that may match.
+pub(super) async fn jobs(session: &Session, filter: &Filter, after: Option<Jid>) -> Result<Candidates<Jid>> {
+    let mut candidates = Candidates::new();
+    if let Some(bid) = filter.batch {
+        let mut there = false;
+        for list in BatchList::ALL.into_iter().filter(|list| wants(filter, *list)) {
+            there |= candidates.add(session, &map::batch_list(bid, list), Jid::from_str).await?;
+        }
+        if !there && reads::exists(session, map::batch(bid)).await?.is_none() {
+            return Err(Error::no_batch(bid));
+        }
+    } else if filter.states.is_empty() {
+        candidates.add(session, map::JOBS, Jid::from_str).await?;
+        candidates.bad.retain(|bad| bad.path != map::JOB_STATES);
+    } else {
+        for state in filter.states.iter().copied().collect::<BTreeSet<JobState>>() {
+            let read = |name: &str| {
+                let entry = QueueRef::parse(state, name).map(|entry| entry.jid);
+                entry.ok_or("it is not two digits, a hyphen and a job id")
+            };
+            candidates.add(session, &map::queue(state), read).await?;
+        }
+    }
+    Ok(candidates.after(after))
+}
+
+fn wants(filter: &Filter, list: BatchList) -> bool {
+    filter.states.is_empty() || filter.states.iter().any(|state| state.list() == list)
+}
+
+/// All batches.
+pub(super) async fn batches(session: &Session, after: Option<Bid>) -> Result<Candidates<Bid>> {
+    let mut candidates = Candidates::new();
+    candidates.add(session, map::BATCHES, Bid::from_str).await?;
+    Ok(candidates.after(after))
+}
+
+/// The names in a directory; `None` if it is not there.
+pub(super) async fn names(session: &Session, dir: &str) -> Result<Option<Vec<String>>> {
+    match reads::children(session, dir).await {
+        Ok(names) => Ok(Some(names)),
+        Err(error) if error.kind() == Kind::NoNode => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,18 @@
+//! The queue on both engines: every transition, races, zombies, and faults at every call.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail by panicking")]
+
+mod access;
+mod batches;
+mod dialect;
+mod every_fault;
+mod every_transition;
+mod holds;
+mod jobs;
+mod names;
+mod races;
+#[allow(dead_code, reason = "each suite uses its part of it")]
+#[path = "../../../store/tests/support/tree.rs"]
+mod tree;
+mod world;
+mod zombies;
