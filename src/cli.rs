@@ -4,10 +4,13 @@
 //! wrong.
 
 mod demo;
+mod fsck;
+mod states;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
+use ingest_queue::dialect::Dialect;
 
 #[derive(Debug, Parser)]
 #[command(name = "ingestd", version, about, propagate_version = true)]
@@ -20,6 +23,33 @@ struct Arguments {
 enum Command {
     /// Show what there is, on a tree in a temporary directory
     Demo(demo::Demo),
+    /// Print the states that jobs, batches and access items have, and who moves them
+    States(states::Print),
+    /// Check every invariant of the tree, and repair it
+    Fsck(fsck::Fsck),
+}
+
+/// How the tree is written.
+#[derive(Debug, Clone, Copy, clap::Args)]
+struct DialectOption {
+    /// The dialect of the tree
+    #[arg(long, value_enum, default_value = "design")]
+    dialect: DialectName,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum DialectName {
+    Design,
+    MrtZk,
+}
+
+impl DialectOption {
+    fn get(self) -> Dialect {
+        match self.dialect {
+            DialectName::Design => Dialect::Design,
+            DialectName::MrtZk => Dialect::MrtZk,
+        }
+    }
 }
 
 pub(crate) fn main() -> ExitCode {
@@ -31,6 +61,8 @@ pub(crate) fn main() -> ExitCode {
     let done = runtime.block_on(async {
         match arguments.command {
             Command::Demo(demo) => demo.run().await,
+            Command::States(print) => print.run(),
+            Command::Fsck(fsck) => fsck.run().await,
         }
     });
     match done {

@@ -21,6 +21,11 @@ fn tells_the_story(output: &Output) {
         "the node has another version",
         "node-b has completed it: completed",
         "64 side by side:",
+        "is answered with bid0000000000",
+        "fsck, before anybody has tidied up: clean",
+        "is now failed (11 completed, 1 failed; report bid0000000000-1)",
+        "is now completed (12 completed, 0 failed; report bid0000000000-2)",
+        "and cleaned up: 12 jobs, and the batch",
     ] {
         assert!(text.contains(line), "{line:?} is missing in\n{text}");
     }

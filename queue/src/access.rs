@@ -249,7 +249,7 @@ impl Queue {
             } else {
                 ops.push(Op::delete(size.status(aid), item.version));
                 ops.push(Op::delete(lock.as_str(), None));
-                let below = self.below(&size.item(aid)).await?;
+                let below = self.below(&size.item(aid), true).await?;
                 let rest = below.into_iter().filter(|at| *at != size.status(aid) && *at != lock);
                 ops.extend(rest.map(|at| Op::delete(at, None)));
                 ops.push(Op::delete(size.item(aid), None));

@@ -601,4 +601,4 @@ impl BatchState {
     }
 }
 
-pub use picture::{diagram, table};
+pub use picture::{diagram, rows, table};

@@ -1,8 +1,10 @@
 //! `ingestd demo`: what there is today, shown on the real thing.
 //!
 //! That is the tree and its guarantees: two nodes share a job, one dies at work, the other goes on,
-//! nothing is lost and nothing is done twice. Every line is what the tree has answered; if it answers
-//! anything else the demo fails.
+//! nothing is lost and nothing is done twice. And a deposit that becomes jobs, which walk through their
+//! states without real work. Every line is what the tree has answered; if it answers anything else the demo fails.
+
+mod deposit;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -45,9 +47,9 @@ impl Demo {
         }
         println!();
         println!(
-            "This is the ground floor: the tree that everything stands on. Submitting deposits, working on"
+            "These are the tree and the model that stands on it. The real work of the states, the daemon, its API"
         );
-        println!("them, the daemon, its API and its dashboard are not there yet.");
+        println!("and its dashboard are not there yet.");
         Ok(())
     }
 }
@@ -109,6 +111,7 @@ async fn show(engine: Arc<dyn Engine>) -> Result<()> {
     println!("  64 side by side:     {together:.0} a second ({faster:.1} times as many)");
 
     remove(&b, "/demo").await?;
+    deposit::show(session(engine.clone()).await?, b.clone()).await?;
     if engine.name() == "embedded" {
         b.create("/kept", "", Mode::Persistent).await?;
         b.set("/kept", "what was acknowledged", 0).await?;

@@ -6,11 +6,11 @@ use super::lease::misfit;
 use crate::committer::commit_alone;
 use crate::error::{Error, Result};
 use crate::ids::Bid;
-use crate::map::BatchNode;
+use crate::map::{self, BatchNode};
 use crate::plan::Lock;
 use crate::plan::batch::{self, Batch, BatchAction};
 use crate::queue::Queue;
-use crate::states::BatchState;
+use crate::states::{BatchList, BatchState};
 
 /// How often a batch is looked at again because it was changed meanwhile.
 const TRIES: usize = 20;
@@ -66,11 +66,27 @@ impl Queue {
         Err(Error::changed(bid, format!("{TRIES} times in a row; the last time: {last}")))
     }
 
+    /// A batch that could not be expanded has nothing to tell.
+    async fn has_no_jobs(&self, bid: Bid) -> Result<bool> {
+        for list in BatchList::ALL {
+            if self.exists(map::batch_list(bid, list)).await?.is_some_and(|stat| stat.num_children > 0) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     async fn checks_of_batch_action(&self, found: &Batch, action: BatchAction) -> Result<Vec<Op>> {
         let bid = found.bid;
         match action {
             BatchAction::Hold => Ok(Vec::new()),
-            BatchAction::UpdateReport => Ok(batch::proof_of_the_end(bid)),
+            BatchAction::UpdateReport => {
+                if self.has_no_jobs(bid).await? {
+                    let why = format!("it has no jobs ({}); submit it again", found.status.message);
+                    return Err(Error::forbidden(bid, why));
+                }
+                Ok(batch::proof_of_the_end(bid))
+            }
             BatchAction::Release | BatchAction::HoldForCollection => {
                 let holds = self.known_holds().await?;
                 let collection = self.submission(bid).await?.collection().to_owned();

@@ -168,7 +168,7 @@ impl Queue {
     /// Removes a job of a batch that is being deleted, whoever works on it. `false`: it was gone.
     async fn remove_job(&self, bid: Bid, jid: Jid, list: BatchList) -> Result<bool> {
         let mut why = Error::changed(jid, "");
-        for _ in 0..TRIES {
+        for attempt in 0..TRIES {
             let job = match self.job(jid).await {
                 Ok(job) if job.bid == bid => job,
                 // Of another batch: only the ref is this one's.
@@ -181,7 +181,7 @@ impl Queue {
                 }
                 Err(error) => return Err(error),
             };
-            let below = self.below(&map::job(jid)).await?;
+            let below = self.below(&map::job(jid), attempt > 0).await?;
             let lock_path = JobNode::Lock.of(jid);
             let lock = if below.contains(&lock_path) { Lock::TakeAway } else { Lock::Within };
             let more = self.belongings(jid).await?;
@@ -213,7 +213,7 @@ impl Queue {
             let refs = names.iter().filter(|name| name.ends_with(&suffix));
             ops.extend(refs.map(|name| Op::delete(path::join(&map::queue(state), name), None)));
         }
-        let below = self.below(&map::job(jid)).await?;
+        let below = self.below(&map::job(jid), true).await?;
         ops.extend(below.into_iter().map(|path| Op::delete(path, None)));
         ops.push(Op::delete(map::job(jid), None));
         ops.push(Op::delete(map::batch_ref(bid, list, jid), None));
@@ -240,7 +240,7 @@ impl Queue {
                 || name == "states"
                 || (name.starts_with("states/") && name.matches('/').count() == 1)
         };
-        let (late, early): (Vec<_>, Vec<_>) = self.below(&dir).await?.into_iter().partition(is_late);
+        let (late, early): (Vec<_>, Vec<_>) = self.below(&dir, true).await?.into_iter().partition(is_late);
         let early: Vec<Op> = early.into_iter().map(|path| Op::delete(path, None)).collect();
         for chunk in chunks(&early) {
             let Some(first) = chunk.first() else { continue };

@@ -19,6 +19,16 @@ use crate::states::{BatchList, JobState};
 /// How often a thing is looked at again because it was changed meanwhile.
 const TRIES: usize = 20;
 
+/// What is to be done.
+#[derive(Debug, Clone, Copy)]
+struct Asked<'a> {
+    action: &'a Action,
+    message: &'a str,
+    force: bool,
+    /// The version of the status that it is about.
+    at: Option<i32>,
+}
+
 /// What an action did.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Acted {
@@ -32,7 +42,20 @@ pub struct Acted {
 impl Queue {
     /// Does something to a job. `message` says who and why.
     pub async fn act(&self, jid: Jid, action: &Action, message: &str, force: bool) -> Result<Acted> {
-        self.act_as(jid, action, message, force, self.scene()).await
+        let asked = Asked { action, message, force, at: None };
+        self.act_as(jid, &asked, self.scene()).await
+    }
+
+    /// The same, at a version of the status: if the job has moved on, it was about something else.
+    pub(crate) async fn act_at(
+        &self,
+        jid: Jid,
+        action: &Action,
+        message: &str,
+        version: i32,
+    ) -> Result<Acted> {
+        let asked = Asked { action, message, force: false, at: Some(version) };
+        self.act_as(jid, &asked, self.scene()).await
     }
 
     /// The same with a commit id of the caller's: if that commit is in the job's history, it is done already.
@@ -44,26 +67,24 @@ impl Queue {
         force: bool,
         commit: String,
     ) -> Result<Acted> {
-        self.act_as(jid, action, message, force, self.scene_of(commit)).await
+        let asked = Asked { action, message, force, at: None };
+        self.act_as(jid, &asked, self.scene_of(commit)).await
     }
 
-    async fn act_as(
-        &self,
-        jid: Jid,
-        action: &Action,
-        message: &str,
-        force: bool,
-        scene: Scene,
-    ) -> Result<Acted> {
+    async fn act_as(&self, jid: Jid, asked: &Asked<'_>, scene: Scene) -> Result<Acted> {
+        let Asked { action, force, at, .. } = *asked;
         let mut lock = Lock::Within;
         let mut last = Error::changed(jid, "");
-        for _ in 0..TRIES {
+        for attempt in 0..TRIES {
             let job = self.job(jid).await?;
             let from = job.state();
             if job.history.as_ref().is_some_and(|history| history.has_commit(&scene.commit)) {
                 return Ok(Acted { from, to: Some(from), warning: None });
             }
-            let plan = self.plan_action(&job, action, message, lock, &scene).await?;
+            if at.is_some_and(|version| version != job.version) {
+                return Err(Error::changed(jid, "it has moved on"));
+            }
+            let plan = self.plan_action(&job, asked, lock, attempt > 0, &scene).await?;
             let error = match self.commit_job(jid, &plan).await {
                 Ok(()) => {
                     let warning = (*action == Action::Delete).then_some("the depositor will not be told");
@@ -102,17 +123,18 @@ impl Queue {
     async fn plan_action(
         &self,
         job: &Job,
-        action: &Action,
-        message: &str,
+        asked: &Asked<'_>,
         lock: Lock,
+        thorough: bool,
         scene: &Scene,
     ) -> Result<Plan<Option<JobState>>> {
+        let Asked { action, message, .. } = *asked;
         let jid = job.jid;
         let refused = |refused| Error::refused(jid, refused);
         let to = job::target(job, action, scene.dialect).map_err(refused)?;
         let checks = self.checks_of_action(job, action).await?;
         if action.deletes() {
-            let below = self.below(&map::job(jid)).await?;
+            let below = self.below(&map::job(jid), thorough).await?;
             let more = self.belongings(jid).await?;
             let list = Some(BatchList::Deleted);
             let plan = job::delete(job, &below, lock, list, &checks, &more, scene);
@@ -180,8 +202,11 @@ impl Queue {
         }))
     }
 
-    /// Everything below a path, deepest first.
-    pub(crate) async fn below(&self, top: &str) -> Result<Vec<String>> {
+    /// Everything below a path, deepest first. Nodes of the map that hold data have no children, and are
+    /// not asked for any: unless this is `thorough`, because something was in the way.
+    pub(crate) async fn below(&self, top: &str, thorough: bool) -> Result<Vec<String>> {
+        let is_leaf =
+            |path: &String| !thorough && JobNode::ALL.iter().any(|node| node.name() == path::name(path));
         let mut found = Vec::new();
         let mut dirs = vec![top.to_owned()];
         while let Some(dir) = dirs.pop() {
@@ -190,7 +215,9 @@ impl Queue {
                 Err(error) if error.kind() == Kind::NoNode => continue,
                 Err(error) => return Err(error.into()),
             };
-            let paths: Vec<String> = names.iter().map(|name| path::join(&dir, name)).collect();
+            let paths = names.iter().map(|name| path::join(&dir, name));
+            let (leaves, paths): (Vec<_>, Vec<_>) = paths.partition(is_leaf);
+            found.extend(leaves);
             let sizes = stream::iter(paths)
                 .map(|path| async move { Ok::<_, Error>((self.exists(&path).await?, path)) })
                 .buffered(16);

@@ -7,7 +7,7 @@ use crate::committer::{Mark, Unit};
 use crate::error::{Error, Result};
 use crate::ids::Jid;
 use crate::map::{JobNode, QueueRef};
-use crate::nodes::{Node, Schedule};
+use crate::nodes::{JobStatus, Node, Schedule};
 use crate::plan::Lock;
 use crate::plan::job::{self, Action, Change, Job};
 use crate::queue::Queue;
@@ -59,7 +59,7 @@ impl Queue {
             more.push(self.queue_is_open().await?);
         }
         if status.start_processing_date.is_some() {
-            more.push(self.count_timeout(jid).await?);
+            more.push(self.count_timeout(jid, &status, stat.version).await?);
         }
         let scene = self.scene();
         let acquired = job::acquired(&status, scene.now);
@@ -81,7 +81,15 @@ impl Queue {
             Err(error) if error.kind() == Kind::NodeExists && error.path().is_none_or(|at| at == lock) => {
                 return Err(self.busy(jid.to_string(), &lock).await?);
             }
-            Err(error) => return Err(self.misfit(jid, error)),
+            Err(error)
+                if error.failed_op().is_some() && error.next() == ingest_store::error::Next::ReadAgain =>
+            {
+                if is_about_holds(&error) {
+                    self.forget_holds();
+                }
+                return Err(Error::changed(jid, error));
+            }
+            Err(error) => return Err(error.into()),
         };
         // Only its owner changes these from here on, so that they may be read after the commit.
         match futures::try_join!(self.bid(jid), self.history(jid)) {
@@ -183,11 +191,19 @@ impl Queue {
             return Ok(Vec::new());
         }
         let holds = self.known_holds().await?;
-        if to == JobState::Estimating && holds.any_collection() {
+        let is_held = to == JobState::Held;
+        if matches!(to, JobState::Estimating | JobState::Held) && (is_held || holds.any_collection()) {
             let collection = self.configuration(lease.jid()).await?.collection().to_owned();
-            if let Some(why) = holds.collection(&collection) {
-                let why = format!("its collection {collection} is held {why}");
-                return Err(Error::forbidden(lease.jid(), why));
+            match holds.collection(&collection) {
+                Some(why) if !is_held => {
+                    let why = format!("its collection {collection} is held {why}");
+                    return Err(Error::forbidden(lease.jid(), why));
+                }
+                None if is_held => {
+                    let why = format!("its collection {collection} is not held");
+                    return Err(Error::forbidden(lease.jid(), why));
+                }
+                _ => {}
             }
         }
         Ok(holds.checks())
@@ -203,7 +219,7 @@ impl Queue {
     }
 
     /// The last worker did not end properly: one more, or the end.
-    async fn count_timeout(&self, jid: Jid) -> Result<Op> {
+    async fn count_timeout(&self, jid: Jid, status: &JobStatus, version_read: i32) -> Result<Op> {
         let path = JobNode::Schedule.of(jid);
         let found = self.find::<Schedule>(path.clone()).await?;
         let version = found.as_ref().map(|(_, stat)| stat.version);
@@ -212,11 +228,10 @@ impl Queue {
         if schedule.timeout_count >= self.settings.max_timeouts {
             let why = format!(
                 "poison: its worker crashed or stalled {} times, most recently in {}",
-                schedule.timeout_count,
-                self.job_status(jid).await?.0.status
+                schedule.timeout_count, status.status
             );
+            self.act_at(jid, &Action::Poison, &why, version_read).await?;
             tracing::error!(%jid, "{why}");
-            self.act(jid, &Action::Poison, &why, false).await?;
             return Err(Error::changed(jid, why));
         }
         let data = schedule.write(self.dialect());

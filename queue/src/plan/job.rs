@@ -278,7 +278,7 @@ fn moved(
     let mut status = JobStatus {
         status: to,
         last_modification_date: Some(scene.now),
-        message: change.message.clone(),
+        message: shortened(&change.message),
         // With a hand-over the next worker starts now.
         start_processing_date: (lock == Lock::Keep).then_some(scene.now),
         ..job.status.clone()
@@ -382,6 +382,16 @@ fn done_before(to: JobState, last: Option<JobState>, dialect: Dialect) -> Option
     let before = JobState::WORKING.iter().copied().find(|state| state.success(dialect) == Some(to));
     // The states of work are in their order.
     last.min(before)
+}
+
+/// A node holds little, and every commit carries the message: what is longer is cut.
+fn shortened(message: &str) -> String {
+    const ENOUGH: usize = 16 << 10;
+    if message.len() <= ENOUGH {
+        return message.to_owned();
+    }
+    let end = (0..=ENOUGH).rev().find(|end| message.is_char_boundary(*end)).unwrap_or(0);
+    format!("{}… ({} bytes)", &message[..end], message.len())
 }
 
 fn owner(job: &Job, scene: &Scene) -> Bytes {

@@ -51,7 +51,8 @@ pub fn diagram<S: States>(dialect: Dialect) -> String {
     text
 }
 
-fn rows<S: States>(dialect: Dialect) -> impl Iterator<Item = &'static super::Move<S>> {
+/// The rows of a table that a dialect has.
+pub fn rows<S: States>(dialect: Dialect) -> impl Iterator<Item = &'static super::Move<S>> {
     S::MOVES.iter().filter(move |row| row.only.is_empty() || row.only.contains(&dialect))
 }
 

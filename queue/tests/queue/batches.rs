@@ -29,6 +29,7 @@ on_both_engines!(
     a_report_that_was_sent_is_not_sent_again,
     an_update_tells_only_news,
     an_update_is_refused_while_jobs_are_under_way,
+    an_update_of_a_batch_without_jobs_is_refused,
     a_requeued_job_leaves_a_failed_batch_failed,
     a_batch_that_is_being_deleted_refuses_everything,
     a_large_report_is_kept_whole,
@@ -246,6 +247,16 @@ async fn an_update_tells_only_news(tree: &Tree) {
     clean(queue.session(), Dialect::Design).await;
 }
 
+async fn an_update_of_a_batch_without_jobs_is_refused(tree: &Tree) {
+    let queue = queue(tree).await;
+    let bid = queue.create_batch("one", &submission()).await.unwrap().bid;
+    let mut lease = queue.acquire_batch(bid, WHO).await.unwrap();
+    queue.fail_batch(&mut lease, "the manifest is empty").await.unwrap();
+    let error = queue.act_on_batch(bid, BatchAction::UpdateReport, "", false).await.unwrap_err();
+    assert!(error.to_string().contains("it has no jobs (the manifest is empty); submit it again"), "{error}");
+    clean(queue.session(), Dialect::Design).await;
+}
+
 async fn an_update_is_refused_while_jobs_are_under_way(tree: &Tree) {
     let queue = queue(tree).await;
     let (bid, jids) = reported(&queue).await;
@@ -301,7 +312,7 @@ async fn a_large_report_is_kept_whole(tree: &Tree) {
         let noise: Vec<String> = (7..20_007u64).map(|at| (at * 0x9E37_79B9 * seed).to_string()).collect();
         let noise = noise.concat();
         let mut lease = acquire(&queue, *jid).await;
-        queue.fail(&mut lease, &Change::message(&noise[..40_000])).await.unwrap();
+        queue.fail(&mut lease, &Change::message(&noise[..30_000])).await.unwrap();
     }
     let mut lease = queue.acquire_batch(bid, WHO).await.unwrap();
     queue.end_batch(&mut lease).await.unwrap();

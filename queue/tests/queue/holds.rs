@@ -80,6 +80,10 @@ async fn a_job_of_a_held_collection_goes_to_held_and_work_past_pending_goes_on(t
     bring(&queue, jids[0], JobState::Estimating).await;
     let early = queue.act(jids[1], &Action::HoldForCollection, "", false).await.unwrap_err();
     assert!(early.to_string().contains("is not held"), "{early}");
+    let mut lease = acquire(&queue, jids[1]).await;
+    let early = queue.advance(&mut lease, JobState::Held, Who::Queue, &Change::default()).await.unwrap_err();
+    assert!(early.to_string().contains("is not held"), "{early}");
+    queue.give_back(&mut lease, None).await.unwrap();
     queue.hold_collection("demo_content", "an operator", "moving disks").await.unwrap();
     let mut lease = acquire(&queue, jids[1]).await;
     let refused = queue.succeed(&mut lease, &Change::default()).await.unwrap_err();

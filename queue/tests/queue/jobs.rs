@@ -31,6 +31,7 @@ on_both_engines!(
     a_deleted_job_takes_its_belongings_along,
     the_key_of_an_effect_outlives_a_crash_but_not_a_requeue,
     locks_that_nobody_claims_are_swept,
+    a_message_of_any_length_ends_in_the_tree,
 );
 
 async fn a_refused_move_says_from_to_who_and_what_is_allowed(tree: &Tree) {
@@ -315,4 +316,15 @@ async fn locks_that_nobody_claims_are_swept(tree: &Tree) {
     assert_eq!(queue.sweep_locks().await.unwrap(), [lock]);
     queue.succeed(&mut kept, &Change::default()).await.unwrap();
     acquire(&queue, jids[1]).await;
+}
+
+async fn a_message_of_any_length_ends_in_the_tree(tree: &Tree) {
+    let queue = queue(tree).await;
+    let (_, jids) = batch_of(&queue, 1).await;
+    bring(&queue, jids[0], JobState::Downloading).await;
+    let mut lease = acquire(&queue, jids[0]).await;
+    queue.fail(&mut lease, &Change::message("ä".repeat(1 << 20))).await.unwrap();
+    let message = status(&queue, jids[0]).await.message;
+    assert!(message.len() < 20_000 && message.ends_with("… (2097152 bytes)"), "{} bytes", message.len());
+    clean(queue.session(), Dialect::Design).await;
 }

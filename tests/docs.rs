@@ -1,0 +1,54 @@
+//! The pages that the program writes about itself are what it would write now.
+//!
+//! After a change of a table: `INGESTD_WRITE_DOCS=1 cargo test --test docs`.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
+use std::path::Path;
+
+use ingest_queue::dialect::Dialect;
+use ingest_queue::fsck::Code;
+use ingest_queue::states::{AccessState, BatchState, JobState, States, diagram, table};
+
+fn check(page: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(page);
+    if std::env::var_os("INGESTD_WRITE_DOCS").is_some() {
+        std::fs::write(&path, text).unwrap();
+    }
+    let there = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        there == text,
+        "docs/{page} is old; write it anew with INGESTD_WRITE_DOCS=1 cargo test --test docs"
+    );
+}
+
+fn section<S: States>(title: &str, dialect: Dialect) -> String {
+    format!("## {title}\n\n{}\n```mermaid\n{}```\n", table::<S>(dialect), diagram::<S>(dialect))
+}
+
+#[test]
+fn the_page_of_states_is_the_tables() {
+    let text = [
+        "# States, and who moves what\n\nWritten by the program from its own tables (`ingestd states`).\n".to_owned(),
+        section::<JobState>("Jobs", Dialect::Design),
+        "A job that fails keeps `last_successful_status`; leaving pending or held never sets it. A held job keeps its place in\n\
+         `batch-processing`, so its batch waits, and says so.\n"
+            .to_owned(),
+        section::<BatchState>("Batches", Dialect::Design),
+        section::<AccessState>("Access items", Dialect::Design),
+        section::<JobState>("Jobs in the `mrt-zk` dialect", Dialect::MrtZk),
+    ]
+    .join("\n");
+    check("states.md", &text);
+}
+
+#[test]
+fn the_page_of_findings_is_the_table_of_codes() {
+    let text = format!(
+        "# What fsck checks\n\nWritten by the program from its own table (`ingestd fsck --codes`). `ingestd fsck` changes nothing; it ends with exit code 1\n\
+         if anything of severity warn or error was found. `--repair` does what stands in the last column, each repair in one commit that\n\
+         rests on what was found; what is being worked on is left alone. Before a finding is reported the node is read again, until two looks agree.\n\n{}",
+        Code::table()
+    );
+    check("fsck.md", &text);
+}
