@@ -6,12 +6,13 @@
 
 use ingest_store::{Kind, Op, path};
 
-use crate::committer::Unit;
+use crate::committer::{Mark, Unit};
 use crate::error::{Error, Result};
 use crate::ids::Jid;
-use crate::map;
+use crate::map::{self, JobNode, QueueRef};
 use crate::plan::Plan;
 use crate::queue::Queue;
+use crate::states::JobState;
 
 impl Queue {
     /// Commits a plan for a job, whatever its refs are.
@@ -38,6 +39,52 @@ impl Queue {
             if skip {
                 let op = ops.remove(at);
                 tracing::warn!(%jid, at = op.path(), "a ref was not as the status says");
+            }
+        }
+    }
+
+    /// Repairs a queue ref that has disagreed with its job's status twice, under the job's lock: the ref
+    /// goes, and the job is put where its status and priority say. `false`: it was right after all.
+    /// `Busy`: somebody works on the job, and will move it.
+    pub async fn repair_ref(&self, entry: QueueRef) -> Result<bool> {
+        let jid = entry.jid;
+        let at = entry.path();
+        let job = match self.job(jid).await {
+            // Ids are never used again: what is gone stays gone.
+            Err(Error::NotFound(_)) => {
+                let unit = Unit::new(vec![Op::delete(at.as_str(), None)], Mark::Gone(at));
+                return match self.committer.commit(unit).await {
+                    Err(error) if error.kind() != Kind::NoNode => Err(error.into()),
+                    _ => Ok(true),
+                };
+            }
+            answer => answer?,
+        };
+        let right = job.entry();
+        if right == entry {
+            return Ok(false);
+        }
+        let scene = self.scene();
+        let lock = JobNode::Lock.of(jid);
+        let mut ops = vec![
+            Op::ephemeral(lock.as_str(), self.owner(job.status.attempt, &scene)),
+            Op::check(JobNode::Status.of(jid), job.version),
+            Op::delete(at.as_str(), None),
+        ];
+        // A completed job may have been cleaned.
+        if job.state() != JobState::Completed && self.exists(right.path()).await?.is_none() {
+            ops.push(Op::create(right.path(), ""));
+        }
+        ops.push(Op::delete(lock.as_str(), None));
+        let plan = Plan { ops, mark: Mark::Gone(at), after: () };
+        match self.commit_job(jid, &plan).await {
+            Err(Error::Store(error)) if error.kind() == Kind::NodeExists => {
+                Err(self.busy(jid.to_string(), &lock).await?)
+            }
+            answer => {
+                answer?;
+                tracing::warn!(%jid, from = %entry.state, to = %right.state, "a queue ref disagreed with the status, and was repaired");
+                Ok(true)
             }
         }
     }

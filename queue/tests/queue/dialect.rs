@@ -21,6 +21,7 @@ on_both_engines!(
     what_others_have_written_survives_our_writes,
     a_job_stored_by_an_outside_service_goes_on,
     refs_that_a_foreign_load_has_made_do_not_stop_a_transition,
+    a_ref_that_disagrees_twice_is_repaired_under_the_lock,
     an_expansion_waits_while_the_lists_are_full,
 );
 
@@ -172,6 +173,50 @@ async fn refs_that_a_foreign_load_has_made_do_not_stop_a_transition(tree: &Tree)
     queue.succeed(&mut lease, &Change::default()).await.unwrap();
     clean(session, Dialect::MrtZk).await;
     assert_eq!(queue.batch(bid).await.unwrap().state(), BatchState::Processing);
+}
+
+async fn a_ref_that_disagrees_twice_is_repaired_under_the_lock(tree: &Tree) {
+    let queue = queue_on(&tree.session().await, Dialect::MrtZk).await;
+    let (_, jids) = batch_of(&queue, 3).await;
+    let session = queue.session();
+    bring(&queue, jids[0], JobState::Downloading).await;
+    bring(&queue, jids[1], JobState::Downloading).await;
+    // A load has re-created the ref of a queue that the job has left; of the second the true one is lost, too.
+    let stray = |jid| QueueRef::new(JobState::Pending, priority(5), jid);
+    session.create(stray(jids[0]).path(), "", Mode::Persistent).await.unwrap();
+    session.create(stray(jids[1]).path(), "", Mode::Persistent).await.unwrap();
+    session.delete(QueueRef::new(JobState::Downloading, priority(5), jids[1]).path(), None).await.unwrap();
+    let nobody = stray(Jid::new(77));
+    session.create(nobody.path(), "", Mode::Persistent).await.unwrap();
+
+    let doubt = std::time::Duration::from_millis(1);
+    let settings = ingest_queue::index::Settings { doubt, ..ingest_queue::index::Settings::default() };
+    let finder = ingest_queue::index::finder::Finder::start(session, settings).await.unwrap();
+    let (mut repaired, mut taken) = (0, None);
+    while repaired < 3 || taken.is_none() {
+        let entry = crate::tree::within(finder.next(JobState::Pending)).await.unwrap().entry;
+        match queue.acquire(entry, WHO).await {
+            Ok(lease) => taken = Some(lease.jid()),
+            Err(ingest_queue::error::Error::Changed { .. } | ingest_queue::error::Error::NotFound(_)) => {
+                if finder.disagrees(entry) == ingest_queue::index::Seen::Twice {
+                    assert!(queue.repair_ref(entry).await.unwrap());
+                    finder.finished(entry);
+                    repaired += 1;
+                }
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert_eq!(taken, Some(jids[2]));
+    clean(session, Dialect::MrtZk).await;
+    // One that is right is left alone, one that is worked on is busy.
+    assert!(!queue.repair_ref(entry(&queue, jids[0]).await).await.unwrap());
+    session
+        .create(QueueRef::new(JobState::Notify, priority(5), jids[2]).path(), "", Mode::Persistent)
+        .await
+        .unwrap();
+    let busy = queue.repair_ref(QueueRef::new(JobState::Notify, priority(5), jids[2])).await;
+    assert!(matches!(busy, Err(ingest_queue::error::Error::Busy { .. })), "{busy:?}");
 }
 
 async fn an_expansion_waits_while_the_lists_are_full(tree: &Tree) {
