@@ -57,9 +57,13 @@ impl Queue {
     /// Adds an item.
     pub async fn create_access(&self, size: AccessSize, token: &AccessToken) -> Result<Aid> {
         let scene = self.scene();
+        let mut used = None;
         loop {
             let (number, fence) = self.next_number(&size.dir()).await?;
             let aid = Aid::new(number);
+            if used == Some(aid) {
+                return Err(crate::batches::ahead(size.item(aid)));
+            }
             let status = AccessStatus::new(AccessState::Pending, scene.now);
             let status = status.next(AccessState::Pending, scene.now, "", &scene.commit);
             let ops = vec![
@@ -71,7 +75,9 @@ impl Queue {
             let mark = Mark::holds(size.status(aid), scene.commit.as_str());
             match commit_alone(&self.session, Unit::new(ops, mark)).await {
                 Ok(()) => return Ok(aid),
-                Err(error) if matches!(error.kind(), Kind::NodeExists | Kind::BadVersion) => {}
+                Err(error) if matches!(error.kind(), Kind::NodeExists | Kind::BadVersion) => {
+                    used = (error.path() == Some(size.item(aid).as_str())).then_some(aid);
+                }
                 Err(error) => return Err(error.into()),
             }
         }
@@ -115,8 +121,7 @@ impl Queue {
     /// Takes the first item that waits, or that was processed by somebody who is gone. `None`: there is
     /// none, or the queue is held.
     pub async fn acquire_access(&self, size: AccessSize, holder: &str) -> Result<Option<AccessLease>> {
-        let holds = self.known_holds().await?;
-        if holds.queue(size.hold()).is_some() {
+        if self.holds_of(size.hold()).await?.1.is_some() {
             return Ok(None);
         }
         for item in self.access_items(size).await? {
@@ -124,8 +129,8 @@ impl Queue {
             if !waits || self.exists(size.lock(item.aid)).await?.is_some() {
                 continue;
             }
-            match self.take_access(item, holds.queue_check(), holder).await {
-                Ok(lease) => return Ok(Some(lease)),
+            match self.take_access(item, holder).await {
+                Ok(answer) => return Ok(answer),
                 // Somebody else was faster.
                 Err(Error::Busy { .. } | Error::Lost { .. } | Error::Changed { .. } | Error::NotFound(_)) => {
                 }
@@ -185,8 +190,10 @@ impl Queue {
         self.act_on_access(size, aid, Who::Janitor, Why::Clean, "").await
     }
 
-    async fn take_access(&self, item: AccessItem, open: Op, holder: &str) -> Result<AccessLease> {
+    /// `None`: the queue is held.
+    async fn take_access(&self, item: AccessItem, holder: &str) -> Result<Option<AccessLease>> {
         let (size, aid) = (item.size, item.aid);
+        let (holds, None) = self.holds_of(size.hold()).await? else { return Ok(None) };
         let scene = self.scene();
         let status = item.status.next(AccessState::Processing, scene.now, "", &scene.commit);
         let claim = Claim {
@@ -195,7 +202,7 @@ impl Queue {
             fence: size.status(aid),
             version: item.version,
             data: status.write(scene.dialect),
-            more: vec![open],
+            more: vec![holds.queue_check()],
             holder: holder.to_owned(),
         };
         let mark = Mark::holds(claim.fence.as_str(), scene.commit.as_str());
@@ -203,7 +210,7 @@ impl Queue {
         match self.locks.acquire_by(claim, commit).await {
             Ok(token) => {
                 let item = AccessItem { status, version: token.version(), ..item };
-                Ok(AccessLease { item, token })
+                Ok(Some(AccessLease { item, token }))
             }
             Err(error) if error.kind() == Kind::NodeExists => {
                 Err(self.busy(item.what(), &size.lock(aid)).await?)
@@ -211,7 +218,7 @@ impl Queue {
             Err(error) => {
                 if crate::jobs::is_about_holds(&error) {
                     self.forget_holds();
-                    return Err(Error::changed(item.what(), "the holds have changed"));
+                    return Box::pin(self.take_access(item, holder)).await;
                 }
                 Err(misfit(&item, error))
             }

@@ -40,19 +40,25 @@ impl Queue {
     pub async fn create_batch(&self, uuid: &str, submission: &Submission) -> Result<Created> {
         check_uuid(uuid)?;
         let scene = self.scene();
+        let mut taken = None;
         loop {
             if let Some(bid) = self.find_batch(uuid).await? {
                 return Ok(Created { bid, known: true });
             }
             let (next, fence) = self.next_number(map::BATCHES).await?;
             let bid = Bid::new(next);
+            if taken == Some(bid) {
+                return Err(ahead(map::batch(bid)));
+            }
             let mut ops = batch::create(bid, uuid, submission, &scene);
             ops.push(fence);
             let mark = Mark::holds(BatchNode::Status.of(bid), scene.commit.as_str());
             match commit_alone(&self.session, Unit::new(ops, mark)).await {
                 Ok(()) => return Ok(Created { bid, known: false }),
                 // Another has made a batch meanwhile: the next number, or its batch.
-                Err(error) if matches!(error.kind(), Kind::NodeExists | Kind::BadVersion) => {}
+                Err(error) if matches!(error.kind(), Kind::NodeExists | Kind::BadVersion) => {
+                    taken = (error.path() == Some(map::batch(bid).as_str())).then_some(bid);
+                }
                 Err(error) => return Err(error.into()),
             }
         }
@@ -90,6 +96,11 @@ impl Queue {
         let next = u32::try_from(stat.next_sequence()).unwrap_or(0);
         Ok((next, Op::set(dir, "", stat.version)))
     }
+}
+
+/// A number that is taken and does not move the counter: it would be tried for ever.
+pub(crate) fn ahead(path: String) -> Error {
+    Error::forbidden(path, "it is ahead of the store's counter, so that no id can be given out: remove it")
 }
 
 /// A uuid is a name in a path.

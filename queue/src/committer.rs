@@ -37,13 +37,12 @@ impl Mark {
         Mark::Holds { path: path.into(), text: text.into() }
     }
 
-    /// `None`: this mark cannot tell any more.
-    async fn is_there(&self, session: &Session) -> Result<Option<bool>> {
+    async fn is_there(&self, session: &Session) -> Result<bool> {
         match self {
-            Mark::Gone(path) => Ok(Some(look(session, || session.exists(path.as_str())).await?.is_none())),
+            Mark::Gone(path) => Ok(look(session, || session.exists(path.as_str())).await?.is_none()),
             Mark::Holds { path, text } => match look(session, || session.get(path.as_str())).await {
-                Ok((data, _)) => Ok(Some(contains(&data, text.as_bytes()))),
-                Err(error) if error.kind() == Kind::NoNode => Ok(None),
+                Ok((data, _)) => Ok(contains(&data, text.as_bytes())),
+                Err(error) if error.kind() == Kind::NoNode => Ok(false),
                 Err(error) => Err(error),
             },
         }
@@ -255,18 +254,23 @@ fn author(rest: &[usize], units: &[Unit], op: usize) -> (usize, usize) {
     (0, 0)
 }
 
-/// Whether an earlier try of the same multi was applied: any of its marks tells it for all.
+/// Whether an earlier try of the same multi was applied: what one of its marks proves holds for all.
 async fn were_applied<'a>(session: &Session, marks: impl Iterator<Item = &'a Mark>) -> Result<bool> {
     look(session, || session.sync()).await?;
-    let mut marks: Vec<_> = marks.collect();
-    // What is gone may be gone by another's doing: asked last.
-    marks.sort_by_key(|mark| matches!(mark, Mark::Gone(_)));
+    let (mut gone, mut missing) = (false, false);
     for mark in marks {
-        if let Some(applied) = mark.is_there(session).await? {
-            return Ok(applied);
+        match (mark, mark.is_there(session).await?) {
+            // Nobody else writes that text.
+            (Mark::Holds { .. }, true) => return Ok(true),
+            // The plan would have removed it.
+            (Mark::Gone(_), false) => return Ok(false),
+            // Or it was there, and another has written over it since: the next may tell.
+            (Mark::Holds { .. }, false) => missing = true,
+            // Or it was another's doing.
+            (Mark::Gone(_), true) => gone = true,
         }
     }
-    Ok(false)
+    Ok(gone && !missing)
 }
 
 fn contains(data: &[u8], text: &[u8]) -> bool {

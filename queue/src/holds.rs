@@ -116,6 +116,38 @@ impl Queue {
         }
     }
 
+    /// The holds, if this collection is held, or is not, as `held` says; otherwise why that forbids `what`.
+    pub(crate) async fn holds_where(
+        &self,
+        what: impl std::fmt::Display,
+        collection: &str,
+        held: bool,
+    ) -> Result<Arc<Holds>> {
+        let mut holds = self.known_holds().await?;
+        // No commit checks a refusal: it rests on what is true now.
+        if holds.collection(collection).is_some() != held {
+            holds = self.read_holds().await?;
+        }
+        match holds.collection(collection) {
+            Some(why) if !held => {
+                let why = format!("its collection {collection} is held {why}; release that first");
+                Err(Error::forbidden(what, why))
+            }
+            None if held => Err(Error::forbidden(what, format!("its collection {collection} is not held"))),
+            _ => Ok(holds),
+        }
+    }
+
+    /// The holds, and why this queue is held, if it is.
+    pub(crate) async fn holds_of(&self, queue: HeldQueue) -> Result<(Arc<Holds>, Option<String>)> {
+        let mut holds = self.known_holds().await?;
+        if holds.queue(queue).is_some() {
+            holds = self.read_holds().await?;
+        }
+        let why = holds.queue(queue);
+        Ok((holds, why))
+    }
+
     /// To be read again: they have changed.
     pub fn forget_holds(&self) {
         *self.holds.lock() = None;

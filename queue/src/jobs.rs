@@ -6,6 +6,7 @@
 //! settled before the call returns, as long as the session lives.
 
 mod actions;
+mod known;
 mod lease;
 mod refs;
 mod writes;
@@ -13,6 +14,7 @@ mod writes;
 use futures::try_join;
 
 pub use actions::{Acted, signed};
+pub(crate) use known::Known;
 pub use lease::Lease;
 pub(crate) use lease::is_about_holds;
 pub use writes::Write;

@@ -20,6 +20,7 @@ use crate::date::{Clock, Date};
 use crate::dialect::Dialect;
 use crate::error::{Error, Result};
 use crate::holds::Holds;
+use crate::jobs::Known;
 use crate::map;
 use crate::nodes::{Node, Owner};
 use crate::plan::Scene;
@@ -61,6 +62,8 @@ pub struct Queue {
     pub(crate) settings: Arc<Settings>,
     /// The holds as they were last read. A commit that rests on them checks that they are still so.
     pub(crate) holds: Arc<Mutex<Option<Arc<Holds>>>>,
+    /// Jobs that have just been moved on here.
+    pub(crate) known: Arc<Mutex<Known>>,
     commits: Arc<AtomicU64>,
 }
 
@@ -82,6 +85,7 @@ impl Queue {
             clock,
             settings: Arc::new(settings),
             holds: Arc::default(),
+            known: Arc::default(),
             commits: Arc::default(),
         }
     }

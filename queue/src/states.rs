@@ -316,6 +316,12 @@ const fn only<S: Copy>(dialect: &'static [Dialect], row: Move<S>) -> Move<S> {
     Move { only: dialect, ..row }
 }
 
+/// A failed job starts again in one of the states that its dialect has.
+const fn requeue(states: &'static [JobState]) -> Move<JobState> {
+    let effect = "retry_count + 1; refused while the batch is reporting, or if the job is not recoverable";
+    row(&[Failed], To::Restart(states), Who::Admin, Why::Requeue, effect)
+}
+
 const DESIGN: &[Dialect] = &[Dialect::Design];
 const MRT_ZK: &[Dialect] = &[Dialect::MrtZk];
 
@@ -412,13 +418,8 @@ const JOB_MOVES: &[Move<JobState>] = &[
         "poison: crashed or stalled its worker too often",
     ),
     row(JobState::WAITING, To::Deleted, Who::Timekeeper, Why::Delete, "expired; the report names it"),
-    row(
-        &[Failed],
-        To::Restart(JobState::WORKING),
-        Who::Admin,
-        Why::Requeue,
-        "retry_count + 1; refused while the batch is reporting, or if the job is not recoverable",
-    ),
+    only(DESIGN, requeue(&[Estimating, Provisioning, Downloading, Processing, Recording, Notify])),
+    only(MRT_ZK, requeue(JobState::WORKING)),
     row(&[Failed], To::Deleted, Who::Admin, Why::Delete, "the depositor will not be told"),
     row(&[Completed], To::Cleaned, Who::Janitor, Why::Clean, "the queue entry and the working directory go"),
 ];

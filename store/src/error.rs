@@ -97,11 +97,13 @@ pub struct Error {
 }
 
 impl Error {
-    pub(crate) fn new(kind: Kind, detail: impl Into<String>) -> Self {
+    /// A failure of this kind. For whoever implements an engine.
+    pub fn new(kind: Kind, detail: impl Into<String>) -> Self {
         Self { kind, op: None, path: None, detail: detail.into() }
     }
 
-    pub(crate) fn at(kind: Kind, path: &str) -> Self {
+    /// The same, about a path.
+    pub fn at(kind: Kind, path: &str) -> Self {
         Self { kind, op: None, path: Some(path.to_owned()), detail: String::new() }
     }
 
@@ -110,7 +112,8 @@ impl Error {
         self
     }
 
-    pub(crate) fn with_op(mut self, index: usize) -> Self {
+    /// The same, as the failure of a multi at this operation.
+    pub fn with_op(mut self, index: usize) -> Self {
         self.op = Some(index);
         self
     }

@@ -88,18 +88,10 @@ impl Queue {
                 Ok(batch::proof_of_the_end(bid))
             }
             BatchAction::Release | BatchAction::HoldForCollection => {
-                let holds = self.known_holds().await?;
                 let collection = self.submission(bid).await?.collection().to_owned();
-                match (holds.collection(&collection), action) {
-                    (Some(why), BatchAction::Release) => Err(Error::forbidden(
-                        bid,
-                        format!("its collection {collection} is held {why}; release that first"),
-                    )),
-                    (None, BatchAction::HoldForCollection) => {
-                        Err(Error::forbidden(bid, format!("its collection {collection} is not held")))
-                    }
-                    _ => Ok(vec![holds.collection_check()]),
-                }
+                let held = action == BatchAction::HoldForCollection;
+                let holds = self.holds_where(bid, &collection, held).await?;
+                Ok(vec![holds.collection_check()])
             }
         }
     }

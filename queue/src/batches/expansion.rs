@@ -47,12 +47,10 @@ impl Queue {
         }
         let scene = self.scene();
         let expansion = Expansion { digest, total, done: total == 0, ..Expansion::default() };
-        let holds = self.known_holds().await?;
+        let mut holds = self.known_holds().await?;
         if holds.any_collection() {
             let collection = self.submission(bid).await?.collection().to_owned();
-            if let Some(why) = holds.collection(&collection) {
-                return Err(Error::forbidden(bid, format!("its collection {collection} is held {why}")));
-            }
+            holds = self.holds_where(bid, &collection, false).await?;
         }
         let path = BatchNode::Manifest.of(bid);
         let prepared = shard::prepare(&self.session, &path, manifest).await?;
@@ -65,10 +63,10 @@ impl Queue {
         let to = BatchState::Processing;
         let plan = batch::advance(&lease.batch, to, Who::Queue, "", Lock::Keep, &more, &scene)
             .map_err(|refused| Error::refused(bid, refused))?;
-        match self.commit_batch(lease, plan).await {
+        match self.commit_batch(lease, plan, Lock::Keep).await {
             Err(Error::Store(error)) if crate::jobs::is_about_holds(&error) => {
                 self.forget_holds();
-                Err(Error::changed(bid, "the holds have changed"))
+                Box::pin(self.begin_expansion(lease, manifest, total)).await
             }
             answer => answer.map(|()| 0),
         }
@@ -96,7 +94,7 @@ impl Queue {
         }
         let mut version = stat.version;
         let mut rest = jobs;
-        let mut numbers = None;
+        let (mut numbers, mut taken) = (None, None);
         while !rest.is_empty() {
             if !self.has_room(lease, rest.len()).await? {
                 return Ok(Expanded::Full(cursor.next));
@@ -105,6 +103,9 @@ impl Queue {
                 Some(numbers) => numbers,
                 None => self.next_number(map::JOBS).await?,
             };
+            if let Some((_, at)) = taken.take_if(|(same, _)| *same == number) {
+                return Err(super::ahead(at));
+            }
             let scene = self.scene();
             let mut ops = vec![lease.token.check()];
             let next_fence = following(&fence);
@@ -125,7 +126,10 @@ impl Queue {
                     numbers = next_fence.map(|fence| (next, fence));
                 }
                 // Somebody else has made jobs meanwhile: at the next numbers, then.
-                Err(error) if is_about_numbers(&error) => {}
+                Err(error) if is_about_numbers(&error) => {
+                    let exists = error.kind() == Kind::NodeExists;
+                    taken = error.path().filter(|_| exists).map(|at| (number, at.to_owned()));
+                }
                 Err(error) => return Err(misfit(bid, error)),
             }
         }

@@ -91,7 +91,7 @@ impl Queue {
     pub async fn note_batch(&self, lease: &mut BatchLease, message: &str) -> Result<()> {
         let to = lease.batch.state();
         let plan = batch::set(&lease.batch, to, message, Lock::Keep, &[], &self.scene());
-        self.commit_batch(lease, plan).await
+        self.commit_batch(lease, plan, Lock::Keep).await
     }
 
     /// A batch that cannot be expanded: the depositor is told.
@@ -106,9 +106,7 @@ impl Queue {
             &self.scene(),
         )
         .map_err(|refused| Error::refused(lease.bid(), refused))?;
-        self.commit_batch(lease, plan).await?;
-        self.locks.gone(&lease.token);
-        Ok(())
+        self.commit_batch(lease, plan, Lock::GiveBack).await
     }
 
     /// Ends the processing of a batch whose jobs have all ended: one multi, with the proof that none is
@@ -129,7 +127,7 @@ impl Queue {
         let to = BatchState::Reporting;
         let plan = batch::advance(&lease.batch, to, Who::Queue, "", Lock::Keep, &more, &self.scene())
             .map_err(|refused| Error::refused(bid, refused))?;
-        match self.commit_batch(lease, plan).await {
+        match self.commit_batch(lease, plan, Lock::Keep).await {
             Ok(()) => Ok(Ended::Yes),
             Err(Error::Store(error)) if error.kind() == Kind::NotEmpty => {
                 Ok(Ended::Waits(self.what_is_left(bid).await?))
@@ -160,10 +158,19 @@ impl Queue {
         &self,
         lease: &mut BatchLease,
         plan: crate::plan::Plan<Batch>,
+        lock: Lock,
     ) -> Result<()> {
+        // A commit that gives the lock back leaves the token behind.
+        if lease.token.version() != lease.batch.version {
+            return Err(Error::lost(lease.bid(), "it was given back"));
+        }
         commit_alone(&self.session, plan.unit()).await.map_err(|error| misfit(lease.bid(), error))?;
         lease.batch = plan.after;
-        lease.token = self.locks.kept(&lease.token, lease.batch.version);
+        if lock == Lock::Keep {
+            lease.token = self.locks.kept(&lease.token, lease.batch.version);
+        } else {
+            self.locks.gone(&lease.token);
+        }
         Ok(())
     }
 }

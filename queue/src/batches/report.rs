@@ -45,9 +45,12 @@ impl ReportDraft {
         !self.is_update || !self.newly_successful.is_empty() || !self.newly_deleted.is_empty()
     }
 
-    /// Where the batch goes when the report is sent.
+    /// Where the batch goes when the report is sent. One that never had a job has failed: nothing of it is
+    /// stored.
     pub fn outcome(&self) -> BatchState {
-        if self.report.failed_jobs.is_empty() { BatchState::Completed } else { BatchState::Failed }
+        let StatusReport { failed_jobs, successful_jobs, deleted_jobs, .. } = &self.report;
+        let nothing = successful_jobs.is_empty() && deleted_jobs.is_empty();
+        if failed_jobs.is_empty() && !nothing { BatchState::Completed } else { BatchState::Failed }
     }
 
     /// The key that every sending of this report carries.
@@ -128,8 +131,7 @@ impl Queue {
         let plan =
             batch::advance(&lease.batch, to, Who::Worker, &message, Lock::GiveBack, &more, &self.scene())
                 .map_err(|refused| Error::refused(bid, refused))?;
-        self.commit_batch(lease, plan).await?;
-        self.locks.gone(&lease.token);
+        self.commit_batch(lease, plan, Lock::GiveBack).await?;
         Ok(to)
     }
 

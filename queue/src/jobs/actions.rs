@@ -136,7 +136,8 @@ impl Queue {
         if action.deletes() {
             let below = self.below(&map::job(jid), thorough).await?;
             let more = self.belongings(jid).await?;
-            let list = Some(BatchList::Deleted);
+            // An orphan has no batch that could name it.
+            let list = self.exists(map::batch(job.bid)).await?.map(|_| BatchList::Deleted);
             let plan = job::delete(job, &below, lock, list, &checks, &more, scene);
             return Ok(Plan { ops: plan.ops, mark: plan.mark, after: None });
         }
@@ -158,19 +159,9 @@ impl Queue {
             checks.extend(self.batch_is_open(job.bid, action).await?);
         }
         if matches!(action, Action::Release | Action::HoldForCollection) {
-            let holds = self.known_holds().await?;
             let collection = self.configuration(job.jid).await?.collection().to_owned();
-            match (holds.collection(&collection), action) {
-                (Some(why), Action::Release) => {
-                    let why = format!("its collection {collection} is held {why}; release that first");
-                    return Err(Error::forbidden(job.jid, why));
-                }
-                (None, Action::HoldForCollection) => {
-                    let why = format!("its collection {collection} is not held");
-                    return Err(Error::forbidden(job.jid, why));
-                }
-                _ => checks.push(holds.collection_check()),
-            }
+            let holds = self.holds_where(job.jid, &collection, *action == Action::HoldForCollection).await?;
+            checks.push(holds.collection_check());
         }
         Ok(checks)
     }

@@ -7,7 +7,7 @@ use crate::committer::{Mark, Unit};
 use crate::error::{Error, Result};
 use crate::ids::Jid;
 use crate::map::{JobNode, QueueRef};
-use crate::nodes::{JobStatus, Node, Schedule};
+use crate::nodes::{Node, Schedule};
 use crate::plan::Lock;
 use crate::plan::job::{self, Action, Change, Job};
 use crate::queue::Queue;
@@ -34,6 +34,14 @@ impl Lease {
         &self.token
     }
 
+    /// Refuses a lease whose lock was given back: such a commit leaves the token behind.
+    pub(super) fn not_spent(&self) -> Result<()> {
+        if self.token.version() == self.job.version {
+            return Ok(());
+        }
+        Err(Error::lost(self.job.jid, "it was given back"))
+    }
+
     /// The key that all attempts at this state share, for effects outside of the tree: a state that is
     /// tried again after a crash has the same, one that a person has requeued has another.
     pub fn effect_key(&self) -> String {
@@ -46,28 +54,44 @@ impl Queue {
     /// released together.
     ///
     /// `Busy`: locked elsewhere. `Changed`: the ref is not true (any more), or the job has just failed as
-    /// poison. `Forbidden`: the queue is held.
+    /// poison. `Forbidden`: the queue is held, or nobody works on a job in that state.
     pub async fn acquire(&self, entry: QueueRef, holder: &str) -> Result<Lease> {
-        let jid = entry.jid;
-        let (status, stat) = self.job_status(jid).await?;
-        if status.status != entry.state {
-            let why = format!("it is {} and not {}", status.status, entry.state);
-            return Err(Error::changed(jid, why));
+        let known = self.known.lock().take(entry);
+        if let Some(job) = known {
+            match self.take(job, holder).await {
+                // Somebody else has had it meanwhile: it is read, then.
+                Err(Error::Lost { .. } | Error::Changed { .. }) => {}
+                answer => return answer,
+            }
+        }
+        let job = self.job(entry.jid).await?;
+        if job.state() != entry.state {
+            let why = format!("it is {} and not {}", job.state(), entry.state);
+            return Err(Error::changed(entry.jid, why));
+        }
+        self.take(job, holder).await
+    }
+
+    /// Takes a job that is as it was read, or nothing.
+    async fn take(&self, mut job: Job, holder: &str) -> Result<Lease> {
+        let (jid, state) = (job.jid, job.state());
+        if !state.is_taken_from() {
+            return Err(nobody_works(jid, state));
         }
         let mut more = Vec::new();
-        if entry.state == JobState::Pending {
+        if state == JobState::Pending {
             more.push(self.queue_is_open().await?);
         }
-        if status.start_processing_date.is_some() {
-            more.push(self.count_timeout(jid, &status, stat.version).await?);
+        if job.status.start_processing_date.is_some() {
+            more.push(self.count_timeout(jid, state, job.version).await?);
         }
         let scene = self.scene();
-        let acquired = job::acquired(&status, scene.now);
+        let acquired = job::acquired(&job.status, scene.now);
         let claim = Claim {
             lock: JobNode::Lock.of(jid),
             owner: self.owner(acquired.attempt, &scene),
             fence: JobNode::Status.of(jid),
-            version: stat.version,
+            version: job.version,
             data: acquired.write(scene.dialect),
             more,
             holder: holder.to_owned(),
@@ -76,34 +100,25 @@ impl Queue {
         let lock = claim.lock.clone();
         let token =
             self.locks.acquire_by(claim, async |ops| self.committer.commit(Unit::new(ops, mark)).await);
-        let token = match token.await {
-            Ok(token) => token,
+        match token.await {
+            Ok(token) => {
+                (job.status, job.version) = (acquired, token.version());
+                Ok(Lease { job, token })
+            }
             Err(error) if error.kind() == Kind::NodeExists && error.path().is_none_or(|at| at == lock) => {
-                return Err(self.busy(jid.to_string(), &lock).await?);
+                Err(self.busy(jid.to_string(), &lock).await?)
+            }
+            // The job is as it was; the holds are read again.
+            Err(error) if is_about_holds(&error) => {
+                self.forget_holds();
+                Box::pin(self.take(job, holder)).await
             }
             Err(error)
                 if error.failed_op().is_some() && error.next() == ingest_store::error::Next::ReadAgain =>
             {
-                if is_about_holds(&error) {
-                    self.forget_holds();
-                }
-                return Err(Error::changed(jid, error));
+                Err(Error::changed(jid, error))
             }
-            Err(error) => return Err(error.into()),
-        };
-        // Only its owner changes these from here on, so that they may be read after the commit.
-        match futures::try_join!(self.bid(jid), self.history(jid)) {
-            Ok((bid, history)) => {
-                let version = token.version();
-                let job = Job { jid, bid, priority: entry.priority, status: acquired, version, history };
-                Ok(Lease { job, token })
-            }
-            Err(error) => {
-                self.locks
-                    .release(&token, Some(job::given_back(&acquired, None, self.now()).write(self.dialect())))
-                    .await?;
-                Err(error)
-            }
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -111,11 +126,18 @@ impl Queue {
     pub async fn advance(&self, lease: &mut Lease, to: JobState, by: Who, change: &Change) -> Result<()> {
         self.commit_move(lease, to, by, change, Lock::GiveBack).await?;
         self.locks.gone(&lease.token);
+        if to.is_taken_from() {
+            self.known.lock().put(lease.job.clone());
+        }
         Ok(())
     }
 
-    /// Moves a job on and keeps its lock: the same node goes on with the next state.
+    /// Moves a job on and keeps its lock: the same node goes on with the next state, which must be one
+    /// that somebody works on.
     pub async fn hand_over(&self, lease: &mut Lease, to: JobState, by: Who, change: &Change) -> Result<()> {
+        if !to.is_working() {
+            return Err(nobody_works(lease.jid(), to));
+        }
         self.commit_move(lease, to, by, change, Lock::Keep).await?;
         lease.token = self.locks.kept(&lease.token, lease.job.version);
         Ok(())
@@ -168,9 +190,10 @@ impl Queue {
         lock: Lock,
     ) -> Result<()> {
         let jid = lease.jid();
+        lease.not_spent()?;
         let scene = self.scene();
         loop {
-            let checks = self.checks_of_move(lease, to).await?;
+            let checks = self.checks_of_move(lease, to, by).await?;
             let plan = job::advance(&lease.job, to, by, change, lock, &checks, &scene)
                 .map_err(|refused| Error::refused(jid, refused))?;
             match self.commit_job(jid, &plan).await {
@@ -178,7 +201,7 @@ impl Queue {
                     lease.job = plan.after;
                     return Ok(());
                 }
-                // The holds have changed since they were read; they are read again.
+                // The holds have changed since they were read, and will be read again.
                 Err(Error::Changed { .. }) if !checks.is_empty() => {}
                 Err(error) => return Err(error),
             }
@@ -186,51 +209,41 @@ impl Queue {
     }
 
     /// Leaving pending rests on the holds.
-    async fn checks_of_move(&self, lease: &Lease, to: JobState) -> Result<Vec<Op>> {
+    async fn checks_of_move(&self, lease: &Lease, to: JobState, by: Who) -> Result<Vec<Op>> {
         if lease.job.state() != JobState::Pending {
             return Ok(Vec::new());
         }
-        let holds = self.known_holds().await?;
-        let is_held = to == JobState::Held;
-        if matches!(to, JobState::Estimating | JobState::Held) && (is_held || holds.any_collection()) {
+        let mut holds = self.known_holds().await?;
+        let is_held = to == JobState::Held && by == Who::Queue;
+        if is_held || (to == JobState::Estimating && holds.any_collection()) {
             let collection = self.configuration(lease.jid()).await?.collection().to_owned();
-            match holds.collection(&collection) {
-                Some(why) if !is_held => {
-                    let why = format!("its collection {collection} is held {why}");
-                    return Err(Error::forbidden(lease.jid(), why));
-                }
-                None if is_held => {
-                    let why = format!("its collection {collection} is not held");
-                    return Err(Error::forbidden(lease.jid(), why));
-                }
-                _ => {}
-            }
+            holds = self.holds_where(lease.jid(), &collection, is_held).await?;
         }
         Ok(holds.checks())
     }
 
     /// The hold on the whole queue, or the proof that there is none.
     async fn queue_is_open(&self) -> Result<Op> {
-        let holds = self.known_holds().await?;
-        match holds.queue(crate::map::HeldQueue::Ingest) {
-            Some(why) => Err(Error::forbidden("the ingest queue", format!("it is held {why}"))),
-            None => Ok(holds.queue_check()),
+        match self.holds_of(crate::map::HeldQueue::Ingest).await? {
+            (_, Some(why)) => Err(Error::forbidden("the ingest queue", format!("it is held {why}"))),
+            (holds, None) => Ok(holds.queue_check()),
         }
     }
 
-    /// The last worker did not end properly: one more, or the end.
-    async fn count_timeout(&self, jid: Jid, status: &JobStatus, version_read: i32) -> Result<Op> {
+    /// The last worker did not end properly: one more, or the end. A pending job cannot be poison: no
+    /// work was done on it yet. `at` is the version of the status that says so.
+    async fn count_timeout(&self, jid: Jid, state: JobState, at: i32) -> Result<Op> {
         let path = JobNode::Schedule.of(jid);
         let found = self.find::<Schedule>(path.clone()).await?;
         let version = found.as_ref().map(|(_, stat)| stat.version);
         let mut schedule = found.map(|(schedule, _)| schedule).unwrap_or_default();
         schedule.timeout_count = schedule.timeout_count.saturating_add(1);
-        if schedule.timeout_count >= self.settings.max_timeouts {
+        if schedule.timeout_count >= self.settings.max_timeouts && state.is_working() {
             let why = format!(
-                "poison: its worker crashed or stalled {} times, most recently in {}",
-                schedule.timeout_count, status.status
+                "poison: its worker crashed or stalled {} times, most recently in {state}",
+                schedule.timeout_count,
             );
-            self.act_at(jid, &Action::Poison, &why, version_read).await?;
+            self.act_at(jid, &Action::Poison, &why, at).await?;
             tracing::error!(%jid, "{why}");
             return Err(Error::changed(jid, why));
         }
@@ -259,6 +272,10 @@ impl Queue {
             _ => error.into(),
         }
     }
+}
+
+fn nobody_works(jid: Jid, state: JobState) -> Error {
+    Error::forbidden(jid, format!("nobody works on a job that is {state}"))
 }
 
 pub(crate) fn is_about_holds(error: &ingest_store::Error) -> bool {

@@ -6,8 +6,10 @@ use ingest_store::{Kind, Op};
 
 use super::Lease;
 use crate::error::{Error, Result};
-use crate::map::{JobNode, Priority, QueueRef};
+use crate::map::{JobNode, Priority};
 use crate::nodes::{Identifiers, Inventory, Metadata, Node, Number, Schedule, Store, Work};
+use crate::plan::Lock;
+use crate::plan::job::{self, Action};
 use crate::queue::Queue;
 
 /// A node of a job and what is to stand there.
@@ -61,19 +63,18 @@ impl Queue {
 
     /// Changes the priority of a job that is being worked on: its queue ref is renamed.
     pub async fn set_priority(&self, lease: &mut Lease, priority: Priority) -> Result<()> {
-        let job = &lease.job;
-        if job.priority == priority {
+        let jid = lease.jid();
+        if lease.job.priority == priority {
             return Ok(());
         }
-        let number = Number(i64::from(priority.number())).write(self.dialect());
-        let ops = vec![
-            lease.token.check(),
-            Op::set(JobNode::Priority.of(job.jid), number, None),
-            Op::delete(job.entry().path(), None),
-            Op::create(QueueRef::new(job.state(), priority, job.jid).path(), Bytes::new()),
-        ];
-        self.write_ops(lease, ops).await?;
-        lease.job.priority = priority;
+        lease.not_spent()?;
+        // It moves the fence: whoever takes the job away by force knows where its ref is.
+        let action = Action::SetPriority(priority);
+        let plan = job::act(&lease.job, &action, "", Lock::Keep, &[], &self.scene())
+            .map_err(|refused| Error::refused(jid, refused))?;
+        self.commit_job(jid, &plan).await?;
+        lease.job = plan.after;
+        lease.token = self.locks.kept(&lease.token, lease.job.version);
         Ok(())
     }
 
@@ -85,20 +86,13 @@ impl Queue {
             let Err(error) = settled.answer else { return Ok(()) };
             let Some(at) = error.failed_op() else { return Err(error.into()) };
             let instead = match (&ops[at], error.kind()) {
-                (Op::Set { path, data, .. }, Kind::NoNode) => Some(Op::create(path.as_str(), data.clone())),
+                (Op::Set { path, data, .. }, Kind::NoNode) => Op::create(path.as_str(), data.clone()),
                 (Op::Create { path, data, .. }, Kind::NodeExists) => {
-                    Some(Op::set(path.as_str(), data.clone(), None))
+                    Op::set(path.as_str(), data.clone(), None)
                 }
-                // The lost try has done it already, or the ref was not there.
-                (Op::Delete { .. }, Kind::NoNode) => None,
                 _ => return Err(self.misfit(jid, error)),
             };
-            match instead {
-                Some(op) => ops[at] = op,
-                None => {
-                    ops.remove(at);
-                }
-            }
+            ops[at] = instead;
         }
         Err(Error::changed(jid, "its nodes come and go"))
     }

@@ -195,11 +195,7 @@ pub fn target(job: &Job, action: &Action, dialect: Dialect) -> Result<Option<Job
     let row = job.state().may(why, by, dialect)?;
     match (row.to, action) {
         (To::Restart(_), Action::Requeue(Some(chosen))) => {
-            // A state that this dialect does not have is no choice.
             job.state().may_go(*chosen, by, dialect)?;
-            if !JobState::queues(dialect).any(|state| state == *chosen) {
-                return Err(job.state().refuse(chosen.name(), by, dialect));
-            }
             Ok(Some(*chosen))
         }
         (To::Restart(_), _) => Ok(Some(JobState::restart(job.status.last_successful_status, dialect))),
@@ -279,13 +275,19 @@ fn moved(
         status: to,
         last_modification_date: Some(scene.now),
         message: shortened(&change.message),
-        // With a hand-over the next worker starts now.
-        start_processing_date: (lock == Lock::Keep).then_some(scene.now),
+        start_processing_date: match lock {
+            // With a hand-over the next worker starts now.
+            Lock::Keep => Some(scene.now),
+            // Its worker is gone with its node: that is not forgotten.
+            Lock::Within if why == Why::StartOver => job.status.start_processing_date,
+            _ => None,
+        },
         ..job.status.clone()
     };
     match why {
         Why::Success if from.is_working() => status.last_successful_status = Some(from),
-        Why::Failure => status.recoverable = !change.hopeless,
+        // What is pending fails for what was handed over, and nothing that is done here can help.
+        Why::Failure => status.recoverable = !change.hopeless && from != JobState::Pending,
         Why::Requeue => {
             status.retry_count = status.retry_count.saturating_add(1);
             status.last_successful_status = done_before(to, status.last_successful_status, scene.dialect);
@@ -299,7 +301,7 @@ fn moved(
         status.attempt = status.attempt.saturating_add(1);
     }
     let priority = change.priority.unwrap_or(job.priority);
-    let after = after(job, status, priority, scene);
+    let after = after(job, status, priority, &change.message, scene);
     let mut ops = fenced(job, &after, lock, checks, scene);
     ops.push(Op::delete(job.entry().path(), None));
     ops.push(Op::create(after.entry().path(), Bytes::new()));
@@ -313,8 +315,12 @@ fn moved(
 /// The same state with another priority: the queue ref is renamed.
 fn changed(job: &Job, change: &Change, lock: Lock, checks: &[Op], scene: &Scene) -> Plan<Job> {
     let priority = change.priority.unwrap_or(job.priority);
-    let status = JobStatus { last_modification_date: Some(scene.now), ..job.status.clone() };
-    let after = after(job, status, priority, scene);
+    let mut status = JobStatus { last_modification_date: Some(scene.now), ..job.status.clone() };
+    if lock == Lock::TakeAway {
+        // A worker whose job was taken away has not crashed.
+        status.start_processing_date = None;
+    }
+    let after = after(job, status, priority, &change.message, scene);
     let mut ops = fenced(job, &after, lock, checks, scene);
     if priority != job.priority {
         ops.push(Op::delete(job.entry().path(), None));
@@ -327,13 +333,13 @@ fn changed(job: &Job, change: &Change, lock: Lock, checks: &[Op], scene: &Scene)
 fn cleaned(job: &Job, lock: Lock, checks: &[Op], scene: &Scene) -> Plan<Job> {
     let status = JobStatus { last_modification_date: Some(scene.now), ..job.status.clone() };
     let change = Change::message("cleaned");
-    let after = after(job, status, job.priority, scene);
+    let after = after(job, status, job.priority, &change.message, scene);
     let mut ops = fenced(job, &after, lock, checks, scene);
     ops.push(Op::delete(job.entry().path(), None));
     finish(job, after, &change, ops, lock, scene)
 }
 
-fn after(job: &Job, status: JobStatus, priority: Priority, scene: &Scene) -> Job {
+fn after(job: &Job, status: JobStatus, priority: Priority, message: &str, scene: &Scene) -> Job {
     let entry = Entry {
         at: scene.now,
         from: Some(job.state()),
@@ -341,7 +347,7 @@ fn after(job: &Job, status: JobStatus, priority: Priority, scene: &Scene) -> Job
         node: scene.node.clone(),
         attempt: job.status.attempt,
         commit: scene.commit.clone(),
-        message: status.message.clone(),
+        message: message.to_owned(),
         other: crate::nodes::Other::new(),
     };
     let history = Some(job.history.clone().unwrap_or_default().and(entry));
