@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use ingest_store::{Mode, Op};
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions};
 
 use crate::job::{BATCH_STATUS, Job, Tree};
@@ -23,6 +24,19 @@ impl Bare {
             .await
             .with_context(|| format!("the bare client cannot reach {cluster}"))?;
         Ok(Self { client })
+    }
+
+    /// Sends creates of persistent nodes as one multi.
+    pub(crate) async fn create_all(&self, creates: &[Op]) -> Result<()> {
+        let mut multi = self.client.new_multi_writer();
+        for op in creates {
+            let Op::Create { path, data, mode: Mode::Persistent } = op else {
+                bail!("{} is to be created, and not by {op:?}", op.path());
+            };
+            multi.add_create(path, data, &open(CreateMode::Persistent))?;
+        }
+        multi.commit().await?;
+        Ok(())
     }
 }
 

@@ -1,6 +1,11 @@
 //! A closed loop of load: each of N workers does its next step as soon as the one before is answered,
-//! so N requests are in flight. What completes after a warm-up is counted.
+//! so N requests are in flight. What completes after a warm-up is counted. Work that is made beforehand
+//! may run out: then what is measured ends there.
+//!
+//! Or one who makes load in rounds: then the time between them, in which the next is prepared, does not
+//! count.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -11,8 +16,9 @@ use tokio::time::timeout;
 
 /// One of those who make load.
 pub(crate) trait Worker: Send + 'static {
-    /// Does one thing that counts; returns when it is acknowledged.
-    fn step(&mut self) -> impl Future<Output = Result<()>> + Send;
+    /// Does one thing that counts, and returns when it is acknowledged; or breaks, because there is
+    /// nothing left to do.
+    fn step(&mut self) -> impl Future<Output = Result<ControlFlow<()>>> + Send;
 }
 
 /// How long load is made, uncounted and counted.
@@ -53,39 +59,76 @@ pub(crate) async fn run<W: Worker>(workers: Vec<W>, span: Span) -> Result<Outcom
     for worker in workers {
         tasks.spawn(work(worker, shared.clone()));
     }
-    go_on_for(span.warm_up, &mut tasks).await?;
+    let mut workers = Vec::with_capacity(tasks.len());
+    workers.extend(go_on_for(span.warm_up, &mut tasks).await?);
+    if !workers.is_empty() {
+        bail!("there was work for less than the {:?} of the warm-up", span.warm_up);
+    }
     let (start, before) = (Instant::now(), shared.completed.load(Ordering::Relaxed));
-    go_on_for(span.measured, &mut tasks).await?;
+    workers.extend(go_on_for(span.measured, &mut tasks).await?);
     let (time, after) = (start.elapsed(), shared.completed.load(Ordering::Relaxed));
     shared.stop.store(true, Ordering::Relaxed);
-    let mut workers = Vec::with_capacity(tasks.len());
     while let Some(worker) = tasks.join_next().await {
         workers.push(worker??);
     }
     if after == before {
         bail!("nothing was completed in {time:?}");
     }
-    // Far below the 2^52 that a float counts exactly.
-    #[allow(clippy::cast_precision_loss)]
-    let per_s = (after - before) as f64 / time.as_secs_f64();
+    let per_s = rate(after - before, time);
     Ok(Outcome { per_s, completed: shared.completed.load(Ordering::Relaxed), workers })
 }
 
 async fn work<W: Worker>(mut worker: W, shared: Arc<Shared>) -> Result<W> {
     while !shared.stop.load(Ordering::Relaxed) {
-        worker.step().await?;
+        if worker.step().await?.is_break() {
+            break;
+        }
         shared.completed.fetch_add(1, Ordering::Relaxed);
     }
     Ok(worker)
 }
 
-/// Waits; a task that ends before its time has failed.
-async fn go_on_for<W: Worker>(time: Duration, tasks: &mut JoinSet<Result<W>>) -> Result<()> {
+/// Waits; a task that ends before its time has failed, or found nothing left to do.
+async fn go_on_for<W: Worker>(time: Duration, tasks: &mut JoinSet<Result<W>>) -> Result<Option<W>> {
     match timeout(time, tasks.join_next()).await {
-        Err(_) => Ok(()),
-        Ok(Some(ended)) => ended?.and(Ok(())),
+        Err(_) => Ok(None),
+        Ok(Some(ended)) => Ok(Some(ended??)),
         Ok(None) => bail!("there is nobody to make load"),
     }
+}
+
+/// One who makes load in rounds.
+pub(crate) trait Rounds {
+    type Round;
+
+    /// Makes the next round ready. Its time does not count.
+    async fn prepare(&mut self) -> Result<Self::Round>;
+
+    /// Does it; returns how many things were acknowledged.
+    async fn play(&mut self, round: Self::Round) -> Result<u64>;
+}
+
+/// Plays rounds until their own time has come to the given one; things per second of the measured time.
+pub(crate) async fn in_rounds(player: &mut impl Rounds, span: Span) -> Result<f64> {
+    let mut per_s = 0.0;
+    for part in [span.warm_up, span.measured] {
+        let (mut time, mut done) = (Duration::ZERO, 0);
+        while time < part {
+            let round = player.prepare().await?;
+            let start = Instant::now();
+            done += player.play(round).await?;
+            time += start.elapsed();
+        }
+        per_s = rate(done, time);
+    }
+    Ok(per_s)
+}
+
+fn rate(done: u64, time: Duration) -> f64 {
+    // Far below the 2^52 that a float counts exactly.
+    #[allow(clippy::cast_precision_loss)]
+    let done = done as f64;
+    done / time.as_secs_f64()
 }
 
 #[cfg(test)]
@@ -96,16 +139,24 @@ mod tests {
     struct Counter {
         steps: u64,
         fail_at: u64,
+        end_at: u64,
+    }
+
+    fn counter() -> Counter {
+        Counter { steps: 0, fail_at: u64::MAX, end_at: u64::MAX }
     }
 
     impl Worker for Counter {
-        async fn step(&mut self) -> Result<()> {
+        async fn step(&mut self) -> Result<ControlFlow<()>> {
+            if self.steps == self.end_at {
+                return Ok(ControlFlow::Break(()));
+            }
             self.steps += 1;
             if self.steps == self.fail_at {
                 bail!("step {} failed", self.steps);
             }
             tokio::task::yield_now().await;
-            Ok(())
+            Ok(ControlFlow::Continue(()))
         }
     }
 
@@ -113,7 +164,7 @@ mod tests {
 
     #[tokio::test]
     async fn every_acknowledged_step_is_counted() {
-        let counters = (0..3).map(|_| Counter { steps: 0, fail_at: u64::MAX }).collect();
+        let counters = (0..3).map(|_| counter()).collect();
         let outcome = run(counters, SHORT).await.unwrap();
         assert_eq!(outcome.completed, outcome.workers.iter().map(|counter| counter.steps).sum::<u64>());
         assert!(outcome.per_s > 0.0);
@@ -121,9 +172,49 @@ mod tests {
 
     #[tokio::test]
     async fn a_failed_step_ends_the_load_with_its_reason() {
-        let counters = vec![Counter { steps: 0, fail_at: u64::MAX }, Counter { steps: 0, fail_at: 3 }];
+        let counters = vec![counter(), Counter { fail_at: 3, ..counter() }];
         let error = run(counters, SHORT).await.unwrap_err();
         assert_eq!(error.to_string(), "step 3 failed");
+    }
+
+    #[tokio::test]
+    async fn load_ends_when_nothing_is_left_to_do() {
+        let never = Span { warm_up: Duration::ZERO, measured: Duration::from_hours(1) };
+        let counters = vec![counter(), Counter { end_at: 100_000, ..counter() }];
+        let outcome = run(counters, never).await.unwrap();
+        assert_eq!(outcome.workers.len(), 2);
+        assert_eq!(outcome.completed, outcome.workers.iter().map(|counter| counter.steps).sum::<u64>());
+    }
+
+    #[tokio::test]
+    async fn work_that_ends_within_the_warm_up_gives_no_number() {
+        let span = Span { warm_up: Duration::from_hours(1), measured: Duration::from_secs(1) };
+        let error = run(vec![Counter { end_at: 3, ..counter() }], span).await.unwrap_err();
+        assert!(error.to_string().contains("of the warm-up"), "{error}");
+    }
+
+    struct Slow(Duration);
+
+    impl Rounds for Slow {
+        type Round = u64;
+
+        async fn prepare(&mut self) -> Result<u64> {
+            self.0 += Duration::from_millis(1);
+            Ok(5)
+        }
+
+        async fn play(&mut self, round: u64) -> Result<u64> {
+            ingest_harness::let_pass(Duration::from_millis(1)).await;
+            Ok(round)
+        }
+    }
+
+    #[tokio::test]
+    async fn rounds_are_played_until_their_own_time_is_over() {
+        let mut slow = Slow(Duration::ZERO);
+        let per_s = in_rounds(&mut slow, SHORT).await.unwrap();
+        assert!(per_s > 0.0 && per_s <= 5_000.0, "{per_s}");
+        assert!(slow.0 <= SHORT.warm_up + SHORT.measured + Duration::from_millis(2), "{:?}", slow.0);
     }
 
     #[test]

@@ -9,19 +9,25 @@
 //! | the benchmarks | [`BENCHES`], and a file for each |
 //! | the lines of the results | [`report`] |
 //! | how load is made and counted | [`load`] |
-//! | the baselines | [`bare`] |
-//! | what a job looks like in the tree | [`job`] |
-//! | where the trees lie on disk | [`scratch`] |
+//! | the baselines | [`bare`], and the one of several benchmarks: [`ceiling`] |
+//! | what a job looks like in the tree | [`job`]; as the queue makes it: [`deposit`] |
+//! | the servers and trees, and where they lie on disk | [`trees`], [`scratch`] |
 //!
 //! A benchmark that finds its own counts not confirmed by the tree fails: a number that cannot be
 //! trusted is not printed.
 
+mod acquire;
 mod bare;
+mod ceiling;
+mod deposit;
+mod expand;
 mod job;
 mod load;
 mod report;
 mod scratch;
 mod store;
+mod transitions;
+mod trees;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -30,7 +36,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Parser;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use futures::FutureExt;
-use futures::future::BoxFuture;
+use futures::future::LocalBoxFuture;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::load::Span;
@@ -40,20 +46,41 @@ use crate::report::Report;
 struct Bench {
     name: &'static str,
     about: &'static str,
-    run: fn(Context) -> BoxFuture<'static, Result<()>>,
+    run: fn(Context) -> LocalBoxFuture<'static, Result<()>>,
 }
 
 /// Every benchmark there is.
-const BENCHES: &[Bench] = &[Bench {
-    name: "store",
-    about: "What both engines commit through a session, against the bare client on the same server",
-    run: |context| store::run(context).boxed(),
-}];
+const BENCHES: &[Bench] = &[
+    Bench {
+        name: "store",
+        about: "What both engines commit through a session, against the bare client on the same server",
+        run: |context| store::run(context).boxed_local(),
+    },
+    Bench {
+        name: "transitions",
+        about: "Whole lives of jobs through the queue, per transition, against the bare client's multis",
+        run: |context| transitions::run(context).boxed_local(),
+    },
+    Bench {
+        name: "acquire",
+        about: "Acquiring one job when few wait and when very many do",
+        run: |context| acquire::run(context).boxed_local(),
+    },
+    Bench {
+        name: "expand",
+        about: "Jobs made from the rows of a batch, against the same creates by the bare client",
+        run: |context| expand::run(context).boxed_local(),
+    },
+];
+
+const SERVER_WARM_UP: Duration = Duration::from_secs(5);
 
 /// What a benchmark is asked for, and where its results go.
 struct Context {
     span: Span,
     case: Option<String>,
+    /// With the cases that take minutes to prepare.
+    long: bool,
     report: Report,
 }
 
@@ -61,6 +88,12 @@ impl Context {
     /// Whether a case is to be run.
     fn wants(&self, case: &str) -> bool {
         self.case.as_deref().is_none_or(|part| case.contains(part))
+    }
+
+    /// How long a server is kept busy with a kind of work before that is measured: it compiles itself as
+    /// it runs, and for each kind anew.
+    fn server_warm_up(&self) -> Span {
+        Span { warm_up: Duration::ZERO, measured: self.span.measured.min(SERVER_WARM_UP) }
     }
 }
 
@@ -80,6 +113,9 @@ struct Args {
     /// Run only the cases that have this in their name
     #[arg(long, value_name = "SUBSTRING")]
     case: Option<String>,
+    /// Run the cases that take minutes to prepare, too
+    #[arg(long)]
+    long: bool,
 }
 
 fn names() -> Vec<PossibleValue> {
@@ -103,6 +139,7 @@ fn run(args: Args) -> Result<()> {
     let context = Context {
         span: Span::measuring(Duration::from_secs(args.seconds)),
         case: args.case,
+        long: args.long,
         report: Report::new(bench.name, args.json),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;

@@ -9,32 +9,21 @@
 //! After each part the tree is read back, and has to say the same as the acknowledgements did.
 
 use std::collections::HashMap;
-use std::sync::Arc;
-use std::time::Duration;
+use std::ops::ControlFlow;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use bytes::Bytes;
-use ingest_harness::{Server, ServerConfig};
-use ingest_store::engines::embedded::{Embedded, EmbeddedConfig};
-use ingest_store::engines::zookeeper::{Zookeeper, ZookeeperConfig};
-use ingest_store::{Limits, Mode, Op, Session, Store};
+use ingest_store::{Mode, Op, Session};
 
 use crate::Context;
-use crate::bare::Bare;
+use crate::ceiling::Ceiling;
 use crate::job::{BATCH_STATUS, Job, STATES, Tree};
 use crate::load::{self, Span, Worker};
-use crate::scratch;
-
-const ZOOKEEPER: &str = "zookeeper";
-const EMBEDDED: &str = "embedded";
-
-/// The longest that a fresh server is kept busy before anything is measured: it compiles itself as it
-/// runs.
-const SERVER_WARM_UP: Duration = Duration::from_secs(5);
+use crate::trees::{EMBEDDED, ENGINES, Trees, ZOOKEEPER};
 
 /// What a worker does in one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Work {
+pub(crate) enum Work {
     /// One transition.
     Multi,
     /// Take the lock, then a transition that also gives it back.
@@ -47,9 +36,9 @@ enum Work {
 
 /// A kind of work and how many do it at once.
 #[derive(Debug, Clone, Copy)]
-struct Workload {
-    work: Work,
-    tasks: usize,
+pub(crate) struct Workload {
+    pub(crate) work: Work,
+    pub(crate) tasks: usize,
 }
 
 const WORKLOADS: &[Workload] = &[
@@ -65,7 +54,7 @@ const WORKLOADS: &[Workload] = &[
 
 impl Workload {
     /// What follows the engine in the name of its case.
-    fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         match self.work {
             Work::Multi => format!("c={}", self.tasks),
             Work::LockAndMulti => format!("lock + multi c={}", self.tasks),
@@ -78,7 +67,7 @@ impl Workload {
         format!("{engine} {}", self.name())
     }
 
-    fn baseline(&self, engine: &str) -> String {
+    pub(crate) fn baseline(&self, engine: &str) -> String {
         match (engine, self.work) {
             (ZOOKEEPER, Work::Multi) => format!("bare 5-op multi {}", self.name()),
             (ZOOKEEPER, _) => format!("bare {}", self.name()),
@@ -95,7 +84,7 @@ impl Workload {
     }
 
     fn engines(&self, context: &Context) -> Vec<&'static str> {
-        [ZOOKEEPER, EMBEDDED].into_iter().filter(|engine| context.wants(&self.case(engine))).collect()
+        ENGINES.into_iter().filter(|engine| context.wants(&self.case(engine))).collect()
     }
 }
 
@@ -111,24 +100,10 @@ pub(crate) async fn run(context: Context) -> Result<()> {
         bail!("no such case; known are, after `zookeeper ` or `embedded `: {}", known.join(", "));
     }
     context.report.plan(1 + chosen.iter().map(|(_, engines)| engines.len() + 2).sum::<usize>());
-    let dir = scratch::directory()?;
-
-    let config = ServerConfig::new().heap("1g").data_dir(dir.path().join("server"));
-    let server = Server::start(config).await;
-    let zookeeper = Zookeeper::new(ZookeeperConfig::new(server.connect_string()))?;
-    let zookeeper = Store::new(Arc::new(zookeeper), Limits::default()).session().await?;
-    let bare = Bare::connect(&server.connect_string()).await?;
-    let tree = Embedded::open(&EmbeddedConfig::new(dir.path().join("embedded")))?;
-    let embedded = Store::new(Arc::new(tree.clone()), Limits::default()).session().await?;
-    for session in [&zookeeper, &embedded] {
-        make_parents(session).await?;
-    }
-
-    {
-        let _part = context.report.part("warming up the server");
-        let busy = Span { warm_up: Duration::ZERO, measured: context.span.measured.min(SERVER_WARM_UP) };
-        measure(&bare, &zookeeper, &Workload { work: Work::Multi, tasks: 64 }, busy).await?;
-    }
+    let trees = Trees::start().await?;
+    let Ceiling { bare, reader: zookeeper } = Ceiling::warmed_up(&trees, &context).await?;
+    let embedded = trees.open(EMBEDDED, "embedded").await?;
+    make_parents(&embedded.session).await?;
     for (workload, engines) in chosen {
         let baseline = async || {
             let what = format!("bare client {}", workload.name());
@@ -138,7 +113,7 @@ pub(crate) async fn run(context: Context) -> Result<()> {
         let before = baseline().await?;
         let mut ours = Vec::new();
         for engine in engines {
-            let session = if engine == ZOOKEEPER { &zookeeper } else { &embedded };
+            let session = if engine == ZOOKEEPER { &zookeeper } else { &embedded.session };
             let case = workload.case(engine);
             let _part = context.report.part(&case);
             ours.push((engine, measure(session, session, workload, context.span).await.context(case)?));
@@ -151,12 +126,12 @@ pub(crate) async fn run(context: Context) -> Result<()> {
     }
 
     embedded.close().await?;
-    tree.close().await;
     zookeeper.close().await?;
     Ok(())
 }
 
-async fn make_parents(session: &Session) -> Result<()> {
+/// What has to be there before anything is measured.
+pub(crate) async fn make_parents(session: &Session) -> Result<()> {
     for state in STATES {
         session.make_dirs(&format!("/jobs/states/{state}")).await?;
     }
@@ -166,7 +141,12 @@ async fn make_parents(session: &Session) -> Result<()> {
 
 /// One part: makes the jobs, lets `tree` work on them, and checks by `reader`, which sees the same tree,
 /// that all of it happened. Returns transitions, or pairs of lock and unlock, per second.
-async fn measure<T: Tree>(tree: &T, reader: &Session, workload: &Workload, span: Span) -> Result<f64> {
+pub(crate) async fn measure<T: Tree>(
+    tree: &T,
+    reader: &Session,
+    workload: &Workload,
+    span: Span,
+) -> Result<f64> {
     let per_task = workload.jobs_per_task();
     let jobs: Vec<_> = (0..workload.tasks * usize::from(per_task)).map(Job::new).collect();
     create(reader, &jobs).await?;
@@ -191,7 +171,7 @@ struct Task<T> {
 }
 
 impl<T: Tree> Worker for Task<T> {
-    async fn step(&mut self) -> Result<()> {
+    async fn step(&mut self) -> Result<ControlFlow<()>> {
         let lock = matches!(self.work, Work::LockAndMulti | Work::Lock);
         if lock {
             for job in &mut self.jobs {
@@ -203,11 +183,11 @@ impl<T: Tree> Worker for Task<T> {
             for job in &self.jobs {
                 self.tree.unlock(job).await?;
             }
-            return Ok(());
+            return Ok(ControlFlow::Continue(()));
         }
         self.tree.commit(&self.jobs, lock).await?;
         self.jobs.iter_mut().for_each(Job::advance);
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     }
 }
 
@@ -308,6 +288,8 @@ async fn verify(session: &Session, jobs: &[Job], transitions: u64) -> Result<()>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scratch;
+    use crate::trees::embedded_at;
 
     #[test]
     fn a_case_begins_with_its_engine_and_names_its_baseline() {
@@ -324,8 +306,7 @@ mod tests {
 
     async fn embedded() -> (tempfile::TempDir, Session) {
         let dir = scratch::directory().unwrap();
-        let tree = Embedded::open(&EmbeddedConfig::new(dir.path())).unwrap();
-        let session = Store::new(Arc::new(tree), Limits::default()).session().await.unwrap();
+        let session = embedded_at(dir.path()).await.unwrap().session;
         make_parents(&session).await.unwrap();
         (dir, session)
     }
@@ -337,7 +318,7 @@ mod tests {
         create(&session, &jobs).await.unwrap();
         let mut task = Task { tree: session.clone(), work: Work::LockAndMulti, jobs };
         for _ in 0..3 {
-            task.step().await.unwrap();
+            assert!(task.step().await.unwrap().is_continue());
         }
         verify(&session, &task.jobs, 6).await.unwrap();
         remove(&session, &task.jobs).await.unwrap();

@@ -1,0 +1,50 @@
+//! What the server itself commits: transitions by the bare client, 64 in flight. The baseline of every
+//! benchmark that commits transitions in another way.
+
+use anyhow::{Context as _, Result};
+use ingest_store::Session;
+
+use crate::Context;
+use crate::bare::Bare;
+use crate::load::Span;
+use crate::store::{self, Work, Workload};
+use crate::trees::{Trees, ZOOKEEPER};
+
+/// How many are at work at once.
+pub(crate) const IN_FLIGHT: usize = 64;
+const WORKLOAD: Workload = Workload { work: Work::Multi, tasks: IN_FLIGHT };
+
+/// The bare client on a tree of its own, and a session that reads back what it did.
+#[derive(Debug)]
+pub(crate) struct Ceiling {
+    pub(crate) bare: Bare,
+    pub(crate) reader: Session,
+}
+
+impl Ceiling {
+    /// Keeps the server busy until it has compiled itself; one part of the report.
+    pub(crate) async fn warmed_up(trees: &Trees, context: &Context) -> Result<Self> {
+        let _part = context.report.part("warming up the server");
+        let reader = trees.open(ZOOKEEPER, "ceiling").await?.session;
+        store::make_parents(&reader).await?;
+        let ceiling = Self { bare: trees.bare("ceiling").await?, reader };
+        ceiling.per_s(context.server_warm_up()).await?;
+        Ok(ceiling)
+    }
+
+    /// What the baseline is called.
+    pub(crate) fn name() -> String {
+        WORKLOAD.baseline(ZOOKEEPER)
+    }
+
+    /// Transitions per second; one part of the report.
+    pub(crate) async fn measure(&self, context: &Context) -> Result<f64> {
+        let name = Self::name();
+        let _part = context.report.part(&name);
+        self.per_s(context.span).await.context(name)
+    }
+
+    async fn per_s(&self, span: Span) -> Result<f64> {
+        store::measure(&self.bare, &self.reader, &WORKLOAD, span).await
+    }
+}

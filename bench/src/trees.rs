@@ -1,0 +1,90 @@
+//! The server that is measured, and empty trees on it or on the embedded engine.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Result;
+use ingest_harness::{Server, ServerConfig};
+use ingest_store::engines::embedded::{Embedded, EmbeddedConfig};
+use ingest_store::engines::zookeeper::{Zookeeper, ZookeeperConfig};
+use ingest_store::{Limits, Session, Store};
+use tempfile::TempDir;
+
+use crate::bare::Bare;
+use crate::scratch;
+
+pub(crate) const ZOOKEEPER: &str = "zookeeper";
+pub(crate) const EMBEDDED: &str = "embedded";
+pub(crate) const ENGINES: [&str; 2] = [ZOOKEEPER, EMBEDDED];
+
+/// The most memory of the server: all trees of a run, a million nodes each, stay until its end.
+const HEAP: &str = "4g";
+const LARGE_HEAP: &str = "12g";
+
+/// A running server with room for trees.
+#[derive(Debug)]
+pub(crate) struct Trees {
+    server: Server,
+    /// Removed last.
+    dir: TempDir,
+}
+
+/// A tree that was opened for a benchmark.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) session: Session,
+    embedded: Option<Embedded>,
+}
+
+impl Trees {
+    pub(crate) async fn start() -> Result<Self> {
+        Self::with_heap(HEAP).await
+    }
+
+    /// For trees of a million jobs.
+    pub(crate) async fn large() -> Result<Self> {
+        Self::with_heap(LARGE_HEAP).await
+    }
+
+    async fn with_heap(heap: &str) -> Result<Self> {
+        let dir = scratch::directory()?;
+        let config = ServerConfig::new().heap(heap).data_dir(dir.path().join("server"));
+        Ok(Self { server: Server::start(config).await, dir })
+    }
+
+    /// A session of ours on a tree of this name, which nobody else has.
+    pub(crate) async fn open(&self, engine: &str, name: &str) -> Result<Opened> {
+        if engine == EMBEDDED {
+            return embedded_at(&self.dir.path().join(name)).await;
+        }
+        let zookeeper = Zookeeper::new(ZookeeperConfig::new(self.address(name)))?;
+        let session = Store::new(Arc::new(zookeeper), Limits::default()).session().await?;
+        Ok(Opened { session, embedded: None })
+    }
+
+    /// The bare client on a tree of the server that was opened before.
+    pub(crate) async fn bare(&self, name: &str) -> Result<Bare> {
+        Bare::connect(&self.address(name)).await
+    }
+
+    fn address(&self, name: &str) -> String {
+        format!("{}/{name}", self.server.connect_string())
+    }
+}
+
+/// A session on an embedded tree in a directory.
+pub(crate) async fn embedded_at(dir: &Path) -> Result<Opened> {
+    let embedded = Embedded::open(&EmbeddedConfig::new(dir))?;
+    let session = Store::new(Arc::new(embedded.clone()), Limits::default()).session().await?;
+    Ok(Opened { session, embedded: Some(embedded) })
+}
+
+impl Opened {
+    pub(crate) async fn close(self) -> Result<()> {
+        self.session.close().await?;
+        if let Some(embedded) = self.embedded {
+            embedded.close().await;
+        }
+        Ok(())
+    }
+}
