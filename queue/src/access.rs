@@ -57,11 +57,11 @@ impl Queue {
     /// Adds an item.
     pub async fn create_access(&self, size: AccessSize, token: &AccessToken) -> Result<Aid> {
         let scene = self.scene();
-        let mut used = None;
+        let mut refused_at = None;
         loop {
             let (number, fence) = self.next_number(&size.dir()).await?;
             let aid = Aid::new(number);
-            if used == Some(aid) {
+            if refused_at == Some(aid) {
                 return Err(crate::batches::ahead(size.item(aid)));
             }
             let status = AccessStatus::new(AccessState::Pending, scene.now);
@@ -76,7 +76,7 @@ impl Queue {
             match commit_alone(&self.session, Unit::new(ops, mark)).await {
                 Ok(()) => return Ok(aid),
                 Err(error) if matches!(error.kind(), Kind::NodeExists | Kind::BadVersion) => {
-                    used = (error.path() == Some(size.item(aid).as_str())).then_some(aid);
+                    refused_at = (error.path() == Some(size.item(aid).as_str())).then_some(aid);
                 }
                 Err(error) => return Err(error.into()),
             }

@@ -53,17 +53,18 @@ impl Queue {
     }
 
     pub(crate) async fn bid(&self, jid: Jid) -> Result<Bid> {
-        Ok(self.read::<BatchId>(JobNode::Bid.of(jid), || missing(jid, JobNode::Bid)).await?.0.0)
+        match self.find::<BatchId>(JobNode::Bid.of(jid)).await? {
+            Some((BatchId(bid), _)) => Ok(bid),
+            // Deleted since its status was read.
+            None if self.exists(JobNode::Status.of(jid)).await?.is_none() => Err(Error::no_job(jid)),
+            None => Err(Error::corrupt(JobNode::Bid.of(jid), "it is missing")),
+        }
     }
 
     async fn priority(&self, jid: Jid) -> Result<Priority> {
         let found = self.find::<Number>(JobNode::Priority.of(jid)).await?;
         Ok(found.map_or(Priority::DEFAULT, |(Number(number), _)| Priority::nearest(number)))
     }
-}
-
-fn missing(jid: Jid, node: JobNode) -> Error {
-    Error::corrupt(node.of(jid), "it is missing")
 }
 
 /// `/jobs/JID/bid`: plain text.

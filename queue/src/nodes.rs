@@ -44,7 +44,12 @@ pub trait Json: Serialize + DeserializeOwned {}
 
 impl<T: Json> Node for T {
     fn read(data: &[u8]) -> Result<Self, Unreadable> {
-        parse(data)
+        parse(data).or_else(|why| {
+            // A field that is null is as good as one that is not there.
+            let mut value: serde_json::Value = parse(data)?;
+            value.as_object_mut().ok_or(why.clone())?.retain(|_, field| !field.is_null());
+            serde_json::from_value(value).map_err(|_| why)
+        })
     }
 
     fn write(&self, _: Dialect) -> Bytes {

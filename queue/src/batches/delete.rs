@@ -217,8 +217,12 @@ impl Queue {
         ops.extend(below.into_iter().map(|path| Op::delete(path, None)));
         ops.push(Op::delete(map::job(jid), None));
         ops.push(Op::delete(map::batch_ref(bid, list, jid), None));
-        commit_alone(&self.session, Unit::new(ops, Mark::Gone(map::job(jid)))).await?;
-        Ok(true)
+        match commit_alone(&self.session, Unit::new(ops, Mark::Gone(map::job(jid)))).await {
+            Ok(()) => Ok(true),
+            // Another node is at it too: the next look at the list tells what is left.
+            Err(error) if error.kind() == Kind::NoNode => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     async fn remove_ref(&self, at: String) -> Result<()> {

@@ -34,6 +34,11 @@ impl Queue {
     /// rows and was validated whole, is frozen in the tree in the same step; only the same one goes on.
     pub async fn begin_expansion(&self, lease: &mut BatchLease, manifest: &[u8], total: u64) -> Result<u64> {
         let bid = lease.bid();
+        if total == 0 {
+            return Err(Error::Invalid(format!(
+                "{bid} has no rows: there is nothing to expand, and it fails"
+            )));
+        }
         let digest = sha256(manifest);
         if let Some(expansion) = self.expansion(bid).await? {
             if expansion.digest != digest || expansion.total != total {
@@ -46,7 +51,7 @@ impl Queue {
             return Ok(expansion.next);
         }
         let scene = self.scene();
-        let expansion = Expansion { digest, total, done: total == 0, ..Expansion::default() };
+        let expansion = Expansion { digest, total, ..Expansion::default() };
         let mut holds = self.known_holds().await?;
         if holds.any_collection() {
             let collection = self.submission(bid).await?.collection().to_owned();

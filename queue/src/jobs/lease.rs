@@ -15,6 +15,9 @@ use crate::states::{JobState, States, Who};
 
 /// The right to work on a job, from its acquire to its next transition. There is at most one commit
 /// of it under way: every call that commits takes it by `&mut`.
+///
+/// After [`Error::Lost`], too, it is given back ([`Queue::give_back`], or [`Queue::release_all_of`] its
+/// holder): until then this node does not take the job again, because its old task may still be at it.
 #[derive(Debug)]
 pub struct Lease {
     pub(crate) job: Job,

@@ -24,10 +24,18 @@ impl Queue {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
-            let Some(at) = error.failed_op().filter(|at| ops.get(*at).is_some_and(is_ref)) else {
+            let Some(at) = error.failed_op().filter(|at| *at < ops.len()) else {
                 return Err(self.misfit(jid, error));
             };
             let skip = match (&ops[at], error.kind()) {
+                // The lock that was to be given back is gone: by another's hand, for the fence holds.
+                (Op::Delete { path, .. }, Kind::NoNode) if at > 0 && *path == JobNode::Lock.of(jid) => true,
+                // A node that others may leave out.
+                (Op::Set { path, data, .. }, Kind::NoNode) if is_optional(jid, path) => {
+                    ops[at] = Op::create(path.as_str(), data.clone());
+                    false
+                }
+                (op, _) if !is_ref(op) => return Err(self.misfit(jid, error)),
                 (Op::Delete { .. }, Kind::NoNode) | (Op::Create { .. }, Kind::NodeExists) => true,
                 // The list itself is missing: a batch by another writer.
                 (Op::Create { path: list, .. }, Kind::NoNode) => {
@@ -98,6 +106,10 @@ impl Queue {
         self.session.make_dirs(list).await?;
         Ok(())
     }
+}
+
+fn is_optional(jid: Jid, path: &str) -> bool {
+    [JobNode::Priority, JobNode::SpaceNeeded].iter().any(|node| node.of(jid) == path)
 }
 
 fn is_ref(op: &Op) -> bool {

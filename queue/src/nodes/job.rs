@@ -156,17 +156,35 @@ fn one_or_many<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Err
 
 /// `/jobs/JID/identifiers`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(from = "FoundIdentifiers")]
 pub struct Identifiers {
-    #[serde(alias = "primary", skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub primary_id: Option<String>,
-    #[serde(deserialize_with = "one_or_many")]
     pub local_id: Vec<String>,
     #[serde(flatten)]
     pub other: Other,
 }
 
 impl Json for Identifiers {}
+
+/// The same as others write it: the primary one under either name, or both.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct FoundIdentifiers {
+    primary_id: Option<String>,
+    primary: Option<String>,
+    #[serde(deserialize_with = "one_or_many")]
+    local_id: Vec<String>,
+    #[serde(flatten)]
+    other: Other,
+}
+
+impl From<FoundIdentifiers> for Identifiers {
+    fn from(found: FoundIdentifiers) -> Self {
+        let FoundIdentifiers { primary_id, primary, local_id, other } = found;
+        Self { primary_id: primary_id.or(primary), local_id, other }
+    }
+}
 
 impl Identifiers {
     pub fn is_empty(&self) -> bool {

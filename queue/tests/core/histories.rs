@@ -19,8 +19,8 @@ use crate::view::View;
 use crate::world::World;
 
 /// Enough to use nearly every row of the tables; with another seed other rows are left out.
-const CASES: u32 = 70;
-const UNUSED: usize = 5;
+const CASES: u32 = 80;
+const UNUSED: usize = 8;
 
 /// What was seen in all sequences together.
 #[derive(Debug, Default)]

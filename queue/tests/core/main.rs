@@ -8,7 +8,7 @@
 //! | `model`, `model_truth` | a znode tree in memory, as an engine; and that it is a true one |
 //! | `world`, `event`, `phrases`, `call` | a cluster on that tree, and everything that can happen to it |
 //! | `oracle`, `changes`, `view`, `invariants` | what each event may change, and what holds after it |
-//! | `histories`, `races` | sequences of events, and several of them at once with lost answers |
+//! | `histories`, `races`, `pairs` | sequences of events, several at once with lost answers, and every mix of two |
 //! | `commits`, `runs` | the committer: applied once or refused, whatever gets lost |
 //! | `plans` | what is in a plan, and in which order |
 //! | `cases`, `cases_of_holds`, on a `stage` | single behaviours that the sequences have taught |
@@ -31,6 +31,7 @@ mod model;
 mod model_truth;
 mod nodes;
 mod oracle;
+mod pairs;
 mod phrases;
 mod plans;
 mod races;

@@ -268,3 +268,16 @@ fn ids_and_numbers_are_read_around_white_space_and_nothing_else() {
         assert!(read_id::<Bid>(bad).is_err(), "{bad:?}");
     }
 }
+
+#[test]
+fn a_field_that_is_null_is_as_good_as_missing_and_both_names_of_an_identifier_are_understood() {
+    let found = Configuration::read(br#"{"submitter":null,"profile_name":"p","batch_id":null}"#).unwrap();
+    assert_eq!((found.submitter.as_str(), found.profile_name.as_str(), found.batch_id), ("", "p", None));
+    for (json, ark) in [
+        (r#"{"primary":"a","local_id":["x"]}"#, "a"),
+        (r#"{"primary_id":"b","primary":"a"}"#, "b"),
+        (r#"{"primary_id":null,"primary":"a"}"#, "a"),
+    ] {
+        assert_eq!(Identifiers::read(json.as_bytes()).unwrap().primary_id.as_deref(), Some(ark), "{json}");
+    }
+}

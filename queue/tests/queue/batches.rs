@@ -160,6 +160,8 @@ async fn a_batch_does_not_end_before_it_is_expanded(tree: &Tree) {
         queue.end_batch(&mut lease).await.unwrap(),
         Ended::Waits("its expansion has not begun".into())
     );
+    let empty = queue.begin_expansion(&mut lease, MANIFEST, 0).await.unwrap_err();
+    assert!(empty.to_string().contains("has no rows"), "{empty}");
     queue.begin_expansion(&mut lease, MANIFEST, 2).await.unwrap();
     queue.expand(&mut lease, 0, &new_jobs(1)).await.unwrap();
     bring(&queue, all_jobs(queue.session()).await[0], JobState::Completed).await;

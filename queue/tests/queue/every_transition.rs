@@ -328,7 +328,7 @@ async fn make_batch_move(queue: &Queue, bid: Bid, row: &Move<BatchState>) {
     match (row.by, row.why, row.to) {
         (Who::Queue, Why::Success, To::State(BatchState::Processing)) => {
             let mut lease = queue.acquire_batch(bid, WHO).await.unwrap();
-            queue.begin_expansion(&mut lease, MANIFEST, 0).await.unwrap();
+            queue.begin_expansion(&mut lease, MANIFEST, 1).await.unwrap();
             queue.release_batch(&mut lease).await.unwrap();
         }
         (Who::Queue, Why::Success, _) => {

@@ -32,6 +32,7 @@ on_both_engines!(
     the_key_of_an_effect_outlives_a_crash_but_not_a_requeue,
     locks_that_nobody_claims_are_swept,
     a_message_of_any_length_ends_in_the_tree,
+    a_transition_puts_right_what_another_program_has_left_out,
 );
 
 async fn a_refused_move_says_from_to_who_and_what_is_allowed(tree: &Tree) {
@@ -316,6 +317,19 @@ async fn locks_that_nobody_claims_are_swept(tree: &Tree) {
     assert_eq!(queue.sweep_locks().await.unwrap(), [lock]);
     queue.succeed(&mut kept, &Change::default()).await.unwrap();
     acquire(&queue, jids[1]).await;
+}
+
+async fn a_transition_puts_right_what_another_program_has_left_out(tree: &Tree) {
+    let queue = queue(tree).await;
+    let (_, jids) = batch_of(&queue, 1).await;
+    let session = queue.session();
+    session.delete(JobNode::Priority.of(jids[0]), None).await.unwrap();
+    let mut lease = acquire(&queue, jids[0]).await;
+    session.delete(JobNode::Lock.of(jids[0]), None).await.unwrap();
+    let change = Change { priority: Some(priority(30)), ..Change::default() };
+    queue.succeed(&mut lease, &change).await.unwrap();
+    assert_eq!(entry(&queue, jids[0]).await, QueueRef::new(JobState::Estimating, priority(30), jids[0]));
+    clean(session, Dialect::Design).await;
 }
 
 async fn a_message_of_any_length_ends_in_the_tree(tree: &Tree) {
