@@ -38,10 +38,10 @@ impl Ceiling {
     }
 
     /// Transitions per second; one part of the report.
-    pub(crate) async fn measure(&self, context: &Context) -> Result<f64> {
+    pub(crate) async fn measure(&self, context: &Context, span: Span) -> Result<f64> {
         let name = Self::name();
         let _part = context.report.part(&name);
-        self.per_s(context.span).await.context(name)
+        self.per_s(span).await.context(name)
     }
 
     async fn per_s(&self, span: Span) -> Result<f64> {

@@ -46,6 +46,8 @@ pub enum Lock {
     Keep,
     /// Held, and given back.
     GiveBack,
+    /// Not held: taken within the multi, and kept.
+    Take,
     /// Not held: taken and given back within the multi, which is refused if somebody has it.
     Within,
     /// Held by somebody else, and taken away.
@@ -57,6 +59,7 @@ impl Lock {
     fn around(self, path: String, owner: impl FnOnce() -> bytes::Bytes) -> (Option<Op>, Option<Op>) {
         match self {
             Lock::Keep => (None, None),
+            Lock::Take => (Some(Op::ephemeral(path, owner())), None),
             Lock::GiveBack => (None, Some(Op::delete(path, None))),
             Lock::Within => (Some(Op::ephemeral(path.as_str(), owner())), Some(Op::delete(path, None))),
             Lock::TakeAway => (Some(Op::delete(path, None)), None),

@@ -125,6 +125,66 @@ impl Queue {
         }
     }
 
+    /// Takes a pending job and moves it to its first working state, in one commit: in pending itself there
+    /// is nothing to do. Otherwise as [`Queue::acquire`]; `Forbidden` also if its collection is held.
+    pub async fn admit(&self, entry: QueueRef, holder: &str) -> Result<Lease> {
+        let job = self.job(entry.jid).await?;
+        let jid = job.jid;
+        if job.entry() != entry || job.state() != JobState::Pending {
+            let why = format!("it is {} with priority {}", job.state(), job.priority);
+            return Err(Error::changed(jid, why));
+        }
+        let (to, by) = (JobState::Estimating, Who::Queue);
+        // A crash is counted on the long way.
+        if job.status.start_processing_date.is_some() {
+            return self.acquire_and_hand_over(entry, holder, to, by).await;
+        }
+        let scene = self.scene();
+        let checks = self.checks_of_move(&job, to, by).await?;
+        // After it: the holds may have been read anew.
+        self.queue_is_open().await?;
+        let plan = job::advance(&job, to, by, &Change::default(), Lock::Take, &checks, &scene)
+            .map_err(|refused| Error::refused(jid, refused))?;
+        // The lock and the status come first, as with every claim.
+        let more = plan.ops.get(2..).unwrap_or_default().to_vec();
+        let claim = Claim {
+            lock: JobNode::Lock.of(jid),
+            owner: self.owner(plan.after.status.attempt, &scene),
+            fence: JobNode::Status.of(jid),
+            version: job.version,
+            data: plan.after.status.write(scene.dialect),
+            more,
+            holder: holder.to_owned(),
+        };
+        let unit_mark = plan.mark;
+        let commit = async |ops| self.committer.commit(Unit::new(ops, unit_mark)).await;
+        match self.locks.acquire_by(claim, commit).await {
+            Ok(token) => Ok(Lease { job: plan.after, token }),
+            Err(error) if error.failed_op().is_some() => {
+                self.forget_holds();
+                self.acquire_and_hand_over(entry, holder, to, by).await
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn acquire_and_hand_over(
+        &self,
+        entry: QueueRef,
+        holder: &str,
+        to: JobState,
+        by: Who,
+    ) -> Result<Lease> {
+        let mut lease = self.acquire(entry, holder).await?;
+        match self.hand_over(&mut lease, to, by, &Change::default()).await {
+            Ok(()) => Ok(lease),
+            Err(error) => {
+                self.give_back(&mut lease, None).await?;
+                Err(error)
+            }
+        }
+    }
+
     /// Moves a job on and gives its lock back.
     pub async fn advance(&self, lease: &mut Lease, to: JobState, by: Who, change: &Change) -> Result<()> {
         self.commit_move(lease, to, by, change, Lock::GiveBack).await?;
@@ -196,7 +256,7 @@ impl Queue {
         lease.not_spent()?;
         let scene = self.scene();
         loop {
-            let checks = self.checks_of_move(lease, to, by).await?;
+            let checks = self.checks_of_move(&lease.job, to, by).await?;
             let plan = job::advance(&lease.job, to, by, change, lock, &checks, &scene)
                 .map_err(|refused| Error::refused(jid, refused))?;
             match self.commit_job(jid, &plan).await {
@@ -212,15 +272,15 @@ impl Queue {
     }
 
     /// Leaving pending rests on the holds.
-    async fn checks_of_move(&self, lease: &Lease, to: JobState, by: Who) -> Result<Vec<Op>> {
-        if lease.job.state() != JobState::Pending {
+    async fn checks_of_move(&self, job: &Job, to: JobState, by: Who) -> Result<Vec<Op>> {
+        if job.state() != JobState::Pending {
             return Ok(Vec::new());
         }
         let mut holds = self.known_holds().await?;
         let is_held = to == JobState::Held && by == Who::Queue;
         if is_held || (to == JobState::Estimating && holds.any_collection()) {
-            let collection = self.configuration(lease.jid()).await?.collection().to_owned();
-            holds = self.holds_where(lease.jid(), &collection, is_held).await?;
+            let collection = self.configuration(job.jid).await?.collection().to_owned();
+            holds = self.holds_where(job.jid, &collection, is_held).await?;
         }
         Ok(holds.checks())
     }

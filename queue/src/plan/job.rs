@@ -277,7 +277,7 @@ fn moved(
         message: shortened(&change.message),
         start_processing_date: match lock {
             // With a hand-over the next worker starts now.
-            Lock::Keep => Some(scene.now),
+            Lock::Keep | Lock::Take => Some(scene.now),
             // Its worker is gone with its node: that is not forgotten.
             Lock::Within if why == Why::StartOver => job.status.start_processing_date,
             _ => None,
@@ -297,7 +297,7 @@ fn moved(
         }
         _ => {}
     }
-    if lock == Lock::Keep {
+    if matches!(lock, Lock::Keep | Lock::Take) {
         status.attempt = status.attempt.saturating_add(1);
     }
     let priority = change.priority.unwrap_or(job.priority);
@@ -350,8 +350,8 @@ fn after(job: &Job, status: JobStatus, priority: Priority, message: &str, scene:
         message: message.to_owned(),
         other: crate::nodes::Other::new(),
     };
-    let history = Some(job.history.clone().unwrap_or_default().and(entry));
-    Job { status, priority, history, version: job.version.wrapping_add(1), ..job.clone() }
+    let history = Some(job.history.as_ref().unwrap_or(&History::default()).and(entry));
+    Job { jid: job.jid, bid: job.bid, priority, status, version: job.version.wrapping_add(1), history }
 }
 
 /// The lock if it is taken within, what the plan rests on, and the status at the fence.

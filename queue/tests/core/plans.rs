@@ -16,7 +16,7 @@ use crate::tables::{DIALECTS, JOBS, allows};
 const STATUS: &str = "/jobs/jid0000000007/status";
 const LOCK: &str = "/jobs/jid0000000007/lock";
 const HISTORY: &str = "/jobs/jid0000000007/history";
-const LOCKS: [Lock; 4] = [Lock::Keep, Lock::GiveBack, Lock::Within, Lock::TakeAway];
+const LOCKS: [Lock; 5] = [Lock::Keep, Lock::Take, Lock::GiveBack, Lock::Within, Lock::TakeAway];
 const EVERYBODY: [Who; 5] = [Who::Queue, Who::Worker, Who::Admin, Who::Timekeeper, Who::Janitor];
 
 fn scene(dialect: Dialect) -> Scene {
@@ -100,6 +100,9 @@ fn a_lock_is_taken_first_and_given_back_last() {
         let last = ops.len() - 1;
         match lock {
             Lock::Keep => assert!(places.is_empty()),
+            Lock::Take => {
+                assert!(places == [0] && matches!(&ops[0], Op::Create { mode, .. } if mode.is_ephemeral()));
+            }
             Lock::GiveBack => assert!(places == [last] && matches!(ops[last], Op::Delete { .. })),
             Lock::TakeAway => assert!(places == [0] && matches!(ops[0], Op::Delete { .. })),
             Lock::Within => {

@@ -250,7 +250,10 @@ async fn a_job_is_handed_over_from_state_to_state() {
                 continue;
             }
             for entry in waiting(&queue, state).await? {
-                let mut lease = queue.acquire(entry, WHO).await?;
+                let mut lease = match state {
+                    JobState::Pending => queue.admit(entry, WHO).await?,
+                    _ => queue.acquire(entry, WHO).await?,
+                };
                 while let Some(next) = lease.job().state().success(Dialect::Design) {
                     let from = lease.job().state();
                     let by = if from == JobState::Pending { Who::Queue } else { Who::Worker };

@@ -32,6 +32,7 @@ on_both_engines!(
     the_key_of_an_effect_outlives_a_crash_but_not_a_requeue,
     locks_that_nobody_claims_are_swept,
     a_message_of_any_length_ends_in_the_tree,
+    a_pending_job_is_taken_and_moved_on_in_one_commit,
     a_transition_puts_right_what_another_program_has_left_out,
 );
 
@@ -330,6 +331,48 @@ async fn a_transition_puts_right_what_another_program_has_left_out(tree: &Tree) 
     queue.succeed(&mut lease, &change).await.unwrap();
     assert_eq!(entry(&queue, jids[0]).await, QueueRef::new(JobState::Estimating, priority(30), jids[0]));
     clean(session, Dialect::Design).await;
+}
+
+async fn a_pending_job_is_taken_and_moved_on_in_one_commit(tree: &Tree) {
+    let (here, there) = (queue(tree).await, queue(tree).await);
+    let (_, jids) = batch_of(&here, 3).await;
+    let before = status_version(&here, jids[0]).await;
+    let mut lease = here.admit(entry(&here, jids[0]).await, WHO).await.unwrap();
+    let now = status(&here, jids[0]).await;
+    assert_eq!(
+        (now.status, now.attempt, now.start_processing_date),
+        (JobState::Estimating, 1, Some(here.now()))
+    );
+    assert_eq!(status_version(&here, jids[0]).await, before + 1);
+    clean(here.session(), Dialect::Design).await;
+    here.gate(&lease).await.unwrap();
+    here.succeed(&mut lease, &Change::default()).await.unwrap();
+    // Not for another, not for what has moved on, not past a hold, not without its crash being counted.
+    let _busy = acquire(&here, jids[1]).await;
+    let answer = there.admit(entry(&there, jids[1]).await, WHO).await;
+    assert!(matches!(answer, Err(Error::Busy { .. })), "{answer:?}");
+    let answer = there.admit(QueueRef::new(JobState::Pending, priority(5), jids[0]), WHO).await;
+    assert!(matches!(answer, Err(Error::Changed { .. })), "{answer:?}");
+    let place = entry(&here, jids[2]).await;
+    there.read_holds().await.unwrap();
+    here.hold_collection("demo_content", "an operator", "").await.unwrap();
+    let answer = there.admit(place, WHO).await;
+    assert!(matches!(answer, Err(Error::Forbidden { .. })), "{answer:?}");
+    assert!(there.locks().is_empty());
+    here.release_collection("demo_content").await.unwrap();
+    here.hold_queue(ingest_queue::map::HeldQueue::Ingest, "an operator", "").await.unwrap();
+    let answer = there.admit(place, WHO).await;
+    assert!(matches!(answer, Err(Error::Forbidden { .. })), "{answer:?}");
+    here.release_queue(ingest_queue::map::HeldQueue::Ingest).await.unwrap();
+    here.acquire(place, "pool").await.unwrap();
+    here.release_all_of("pool").await.unwrap();
+    there.admit(place, WHO).await.unwrap();
+    assert_eq!(timeouts(&there, jids[2]).await, 1);
+    clean(here.session(), Dialect::Design).await;
+}
+
+async fn status_version(queue: &ingest_queue::queue::Queue, jid: ingest_queue::ids::Jid) -> i32 {
+    queue.job_status(jid).await.unwrap().1.version
 }
 
 async fn a_message_of_any_length_ends_in_the_tree(tree: &Tree) {

@@ -1,0 +1,99 @@
+//! The binary as it is called by people and by scripts. Speeds are nobody's business here.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn bench(args: &[&str]) -> Output {
+    let output = Command::new(env!("CARGO_BIN_EXE_bench")).args(args).output();
+    output.unwrap_or_else(|why| panic!("the benchmark binary does not run: {why}"))
+}
+
+/// Runs a benchmark for as short as it can, and returns its results and its progress.
+fn rows(name: &str, case: &str) -> (Vec<Value>, String) {
+    let output = bench(&[name, "--json", "--seconds", "1", "--case", case]);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{errors}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let row = |line| serde_json::from_str(line).unwrap_or_else(|why| panic!("{why}: {line}"));
+    let rows: Vec<Value> = text.lines().map(row).collect();
+    assert!(rows.iter().all(|row| row["bench"] == name), "{rows:?}");
+    (rows, errors)
+}
+
+fn cases(rows: &[Value]) -> Vec<&str> {
+    let mut cases: Vec<_> = rows.iter().map(|row| row["case"].as_str().unwrap_or_default()).collect();
+    cases.sort_unstable();
+    cases
+}
+
+fn is_compared(row: &Value) {
+    assert_eq!(row["unit"], "per_s", "{row}");
+    for number in ["value", "baseline_value", "ratio"] {
+        assert!(row[number].as_f64().is_some_and(|number| number > 0.0), "{number}: {row}");
+    }
+}
+
+#[test]
+fn every_line_of_the_store_benchmark_is_a_whole_result() {
+    let (rows, errors) = rows("store", "c=8");
+    let expected =
+        ["embedded 16 per multi c=8", "embedded c=8", "zookeeper 16 per multi c=8", "zookeeper c=8"];
+    assert_eq!(cases(&rows), expected);
+    for row in &rows {
+        is_compared(row);
+        assert!(row["baseline"].as_str().is_some_and(|name| name.ends_with("c=8")), "{row}");
+    }
+    assert!(errors.contains("bare client c=8"), "the progress is on standard error: {errors}");
+}
+
+#[test]
+fn transitions_are_compared_with_the_ceiling_and_say_how_many_went_together() {
+    let (rows, _) = rows("transitions", "hand-over");
+    let expected = [
+        "embedded hand-over c=64",
+        "embedded hand-over c=64 plans",
+        "zookeeper hand-over c=64",
+        "zookeeper hand-over c=64 plans",
+    ];
+    assert_eq!(cases(&rows), expected);
+    for pair in rows.chunks(2) {
+        is_compared(&pair[0]);
+        assert_eq!(pair[0]["baseline"], "bare 5-op multi c=64");
+        assert!(pair[1]["value"].as_f64().is_some_and(|plans| plans > 1.0), "{}", pair[1]);
+        assert!(pair[1].get("ratio").is_none(), "{}", pair[1]);
+    }
+}
+
+#[test]
+fn an_expansion_says_how_many_jobs_were_found_afterwards() {
+    let (rows, _) = rows("expand", "zookeeper");
+    assert_eq!(cases(&rows), ["zookeeper jobs", "zookeeper jobs read back"]);
+    is_compared(&rows[0]);
+    assert!(rows[1]["value"].as_f64().is_some_and(|jobs| jobs >= 2_000.0), "{}", rows[1]);
+    assert!(rows[1].get("ratio").is_none(), "{}", rows[1]);
+}
+
+#[test]
+fn an_unknown_benchmark_is_refused_and_the_known_ones_are_named() {
+    let output = bench(&["stroe"]);
+    assert_eq!(output.status.code(), Some(2));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("possible values: store"), "{errors}");
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn a_case_that_does_not_exist_is_refused_before_any_server_is_started() {
+    let known = [
+        ("store", "lock create/delete c=64"),
+        ("transitions", "hand-over c=64"),
+        ("expand", "embedded jobs"),
+    ];
+    for (name, case) in known {
+        let output = bench(&[name, "--case", "c=7"]);
+        assert_eq!(output.status.code(), Some(1));
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(errors.contains(case), "{errors}");
+    }
+}
