@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use ingest_store::recipes::look;
-use ingest_store::{Kind, Op, Result, Session};
+use ingest_store::{Error, Kind, Op, Result, Session};
 use tokio::sync::{mpsc, oneshot};
 
 /// A multi holds at most this many operations and bytes.
@@ -132,9 +132,11 @@ impl Committer {
     /// operation. Dropping this future does not cancel the commit.
     pub async fn commit(&self, unit: Unit) -> Result<()> {
         let (answer, answered) = oneshot::channel();
-        let over = || ingest_store::Error::closed("the committer has ended");
-        self.sender.send(Waiting { unit, answer }).await.map_err(|_| over())?;
-        answered.await.unwrap_or_else(|_| Err(over()))
+        let unsent = |_| Error::new(Kind::Closed, "the committer has ended");
+        self.sender.send(Waiting { unit, answer }).await.map_err(unsent)?;
+        // Perhaps it was sent.
+        let lost = || Error::new(Kind::ConnectionLoss, "the committer has ended before the answer came");
+        answered.await.unwrap_or_else(|_| Err(lost()))
     }
 
     pub fn counts(&self) -> &Counts {

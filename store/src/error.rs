@@ -128,11 +128,6 @@ impl Error {
         self.op
     }
 
-    /// Whatever would have sent the request has ended; nothing was sent.
-    pub fn closed(detail: impl Into<String>) -> Self {
-        Self::new(Kind::Closed, detail)
-    }
-
     /// The same failure, seen by the author of some operations in the middle of a multi that begin at
     /// `start`.
     pub fn relative_to(mut self, start: usize) -> Self {

@@ -83,7 +83,7 @@ async fn an_error_of_the_store_ends_a_run_that_says_how_far_it_came(tree: &Tree)
 }
 
 async fn what_is_under_way_when_the_store_fails_is_waited_for_and_counted(tree: &Tree) {
-    let session = tree.session_with(Limits { max_requests: 8, ..Limits::default() }).await;
+    let session = tree.session_with(Limits { max_requests: 32, ..Limits::default() }).await;
     ground(&session).await;
     plant(&session, &timed_out(5)).await;
     let (begun, both) = (AtomicUsize::new(0), Barrier::new(2));
@@ -151,7 +151,10 @@ async fn interrupt(faulty: &Faulty, session: &Session, call: usize, fault: Fault
     let happened = faulty.has_happened();
     // A fault that the run did not meet must not meet what follows.
     faulty.break_call(usize::MAX, fault);
-    assert_eq!(outcome.is_none_or(|outcome| outcome.is_err()), happened, "{case}");
+    let ended_well = outcome.is_some_and(|outcome| outcome.is_ok());
+    // A read that was lost is asked again, so that the run may survive it.
+    let survivable = matches!(fault, Fault::LoseRequest | Fault::LoseAnswer);
+    assert!(if happened { survivable || !ended_well } else { ended_well }, "{case}");
     let session = session.rebuild().await.unwrap();
     let before = fail_again(&session, JOBS).await;
     let summary = run_through(&session, run.id()).await;
