@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::json;
 
 use super::fields::Fields;
 use super::{Json, Node, Other, Unreadable, encode};
@@ -331,17 +330,5 @@ impl Node for History {
 
     fn write(&self, _: Dialect) -> Bytes {
         encode(&self.entries)
-    }
-}
-
-impl JobStatus {
-    /// What a person sees of it.
-    pub fn summary(&self) -> serde_json::Value {
-        json!({
-            "status": self.status,
-            "message": self.message,
-            "retry_count": self.retry_count,
-            "attempt": self.attempt,
-        })
     }
 }

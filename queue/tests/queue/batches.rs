@@ -3,7 +3,7 @@
 use ingest_queue::batches::{Ended, Expanded};
 use ingest_queue::dialect::Dialect;
 use ingest_queue::error::Error;
-use ingest_queue::map::{self, BatchNode, JobNode};
+use ingest_queue::map::{self, BatchNode};
 use ingest_queue::nodes::{Configuration, Submission};
 use ingest_queue::plan::batch::BatchAction;
 use ingest_queue::plan::job::{Action, Change};
@@ -12,8 +12,7 @@ use ingest_store::Mode;
 
 use crate::tree::{Tree, on_both_engines};
 use crate::world::{
-    MANIFEST, WHO, acquire, all_jobs, batch_of, bring, clean, deposit, new_jobs, queue, snapshot, status,
-    submission,
+    MANIFEST, WHO, acquire, all_jobs, batch_of, bring, clean, deposit, new_jobs, queue, snapshot, submission,
 };
 
 on_both_engines!(
@@ -336,5 +335,4 @@ async fn bad_uuids_are_refused(tree: &Tree) {
         assert!(error.to_string().contains("is not a uuid"), "{error}");
         assert!(queue.find_batch(bad).await.is_err());
     }
-    let _ = (JobNode::Status, status);
 }

@@ -4,7 +4,7 @@ use ingest_queue::dialect::Dialect;
 use ingest_queue::error::Error;
 use ingest_queue::holds::Was;
 use ingest_queue::map::{self, AccessSize, HeldQueue};
-use ingest_queue::nodes::{AccessToken, Hold};
+use ingest_queue::nodes::AccessToken;
 use ingest_queue::plan::batch::BatchAction;
 use ingest_queue::plan::job::{Action, Change};
 use ingest_queue::states::{BatchState, JobState, Who};
@@ -206,6 +206,5 @@ async fn a_hold_by_another_program_holds_too(tree: &Tree) {
     assert!(refused.to_string().contains("demo_content is held by somebody"), "{refused}");
     assert_eq!(queue.release_collection("demo_content").await.unwrap(), Was::Changed);
     queue.succeed(&mut lease, &Change::default()).await.unwrap();
-    let _ = Hold::default();
     clean(queue.session(), Dialect::MrtZk).await;
 }
