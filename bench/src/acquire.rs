@@ -2,10 +2,10 @@
 //!
 //! The cost is the time from asking the finder for the next pending job to holding its lease, one at a
 //! time. The job is then given back, which is not counted, and waits again. The baseline is the cost with
-//! 100 waiting on the same engine, measured before and after: a ratio below 1 would say that more jobs
-//! make each one dearer.
+//! 100 waiting on the same engine, measured in turn: a ratio below 1 says that more jobs make each one
+//! dearer.
 //!
-//! After each part the tree is read back: as many jobs wait as before, none is locked, and what was
+//! At the end the tree is read back: as many jobs wait as before, none is locked, and what was
 //! counted as acquired is the sum of all attempts; fsck is clean where that does not take minutes.
 
 use std::time::{Duration, Instant};
@@ -25,13 +25,15 @@ use ingest_queue::states::JobState;
 use crate::Context;
 use crate::ceiling::IN_FLIGHT;
 use crate::deposit::{Deposit, ROWS, plain_jobs};
-use crate::load::Span;
+use crate::load::{Span, middle};
 use crate::trees::{ENGINES, Opened, Trees};
 
 const FEW: u64 = 100;
 const MANY: [u64; 2] = [10_000, 100_000];
 /// In the long tier only: it takes minutes to make so many.
 const VERY_MANY: u64 = 1_000_000;
+/// The time is cut into slices, few and many in turn; the result is the slice in the middle.
+const ROUNDS: u32 = 10;
 /// Up to here the whole tree is checked afterwards.
 const CHECKED: u64 = 10_000;
 
@@ -55,7 +57,7 @@ pub(crate) async fn run(context: Context) -> Result<()> {
             ENGINES.map(|engine| sizes.iter().map(|n| case(engine, *n)).collect::<Vec<_>>().join(", "));
         bail!("no such case; known are: {}", known.join(", "));
     }
-    context.report.plan(chosen.len() * 4);
+    context.report.plan(chosen.len() * 3);
     let trees = if context.long { Trees::large().await? } else { Trees::start().await? };
     for (number, (engine, waiting)) in chosen.into_iter().enumerate() {
         let case = case(engine, waiting);
@@ -64,24 +66,29 @@ pub(crate) async fn run(context: Context) -> Result<()> {
             Queued::make(&trees, engine, &format!("few-{number}"), FEW).await?
         };
         let many = Queued::make(&trees, engine, &format!("many-{number}"), waiting).await?;
-        let part = async |name: &str, queued: &Queued| {
-            let _part = context.report.part(&format!("{case}: {name}"));
-            queued.measure(context.span).await.with_context(|| case.clone())
-        };
-        let before = part("few", &few).await?;
-        let ours = part("many", &many).await?;
-        let after = part("few again", &few).await?;
-        few.close().await?;
-        many.close().await?;
-        let row = context.report.row(case.as_str(), ours.per_s(), "per_s");
-        let baseline = f64::midpoint(before.per_s(), after.per_s());
+        let (few_before, many_before) = (few.attempts().await?, many.attempts().await?);
+        let mut costs = [Vec::new(), Vec::new()];
+        {
+            let _part = context.report.part(&format!("{case}, in turn with {FEW} waiting"));
+            let slice = context.span.slice(ROUNDS);
+            for _ in 0..ROUNDS {
+                for (queued, costs) in [&few, &many].into_iter().zip(&mut costs) {
+                    costs.push(queued.measure(slice).await.with_context(|| case.clone())?);
+                }
+            }
+        }
+        let _part = context.report.part(&format!("{case}: reading back"));
+        for (queued, before, costs) in [(few, few_before, &costs[0]), (many, many_before, &costs[1])] {
+            let acquired = costs.iter().map(|cost| u64::from(cost.all_acquired)).sum::<u64>();
+            queued.verify(before + acquired).await.with_context(|| case.clone())?;
+            queued.close().await?;
+        }
+        let [baseline, ours] = costs.each_ref().map(|costs| middle(costs.iter().map(Cost::per_s).collect()));
+        let row = context.report.row(case.as_str(), ours, "per_s");
         context.report.print(&row.against(format!("{engine} {FEW} waiting"), baseline))?;
-        for (what, cost) in [(FEW, &before), (waiting, &ours)] {
-            let row = context.report.row(
-                format!("{engine} {what} waiting, finding alone"),
-                cost.finding_us(),
-                "us",
-            );
+        for (what, costs) in [(FEW, &costs[0]), (waiting, &costs[1])] {
+            let us = middle(costs.iter().map(Cost::finding_us).collect());
+            let row = context.report.row(format!("{engine} {what} waiting, finding alone"), us, "us");
             context.report.print(&row)?;
         }
     }
@@ -92,6 +99,8 @@ pub(crate) async fn run(context: Context) -> Result<()> {
 #[derive(Debug, Default)]
 struct Cost {
     acquired: u32,
+    /// With those of the warm-up.
+    all_acquired: u32,
     finding: Duration,
     all: Duration,
 }
@@ -133,11 +142,9 @@ impl Queued {
     }
 
     async fn measure(&self, span: Span) -> Result<Cost> {
-        let before = self.attempts().await?;
         let warmed_up = self.acquire_for(span.warm_up).await?;
         let cost = self.acquire_for(span.measured).await?;
-        self.verify(before + u64::from(warmed_up.acquired + cost.acquired)).await?;
-        Ok(cost)
+        Ok(Cost { all_acquired: warmed_up.acquired + cost.acquired, ..cost })
     }
 
     async fn acquire_for(&self, span: Duration) -> Result<Cost> {

@@ -1,7 +1,7 @@
 //! What the server itself commits: transitions by the bare client, 64 in flight. The baseline of every
 //! benchmark that commits transitions in another way.
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use ingest_store::Session;
 
 use crate::Context;
@@ -37,11 +37,9 @@ impl Ceiling {
         WORKLOAD.baseline(ZOOKEEPER)
     }
 
-    /// Transitions per second; one part of the report.
-    pub(crate) async fn measure(&self, context: &Context, span: Span) -> Result<f64> {
-        let name = Self::name();
-        let _part = context.report.part(&name);
-        self.per_s(span).await.context(name)
+    /// Makes the jobs of the baseline, to be worked on in slices.
+    pub(crate) async fn begin(&self) -> Result<store::Running<Bare>> {
+        store::Running::begin(&self.bare, &self.reader, &WORKLOAD).await
     }
 
     async fn per_s(&self, span: Span) -> Result<f64> {

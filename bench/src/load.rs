@@ -33,6 +33,22 @@ impl Span {
     pub(crate) fn measuring(measured: Duration) -> Self {
         Self { warm_up: (measured / 2).min(Duration::from_secs(2)), measured }
     }
+
+    /// One of so many parts.
+    pub(crate) fn slice(self, of: u32) -> Self {
+        Self { warm_up: self.warm_up / of, measured: self.measured / of }
+    }
+}
+
+/// The one in the middle: what a moment of other work on the machine does not move.
+pub(crate) fn middle(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    let half = values.len() / 2;
+    match values.len() {
+        0 => f64::NAN,
+        count if count % 2 == 0 => f64::midpoint(values[half - 1], values[half]),
+        _ => values[half],
+    }
 }
 
 /// What came of it.
@@ -215,6 +231,13 @@ mod tests {
         let per_s = in_rounds(&mut slow, SHORT).await.unwrap();
         assert!(per_s > 0.0 && per_s <= 5_000.0, "{per_s}");
         assert!(slow.0 <= SHORT.warm_up + SHORT.measured + Duration::from_millis(2), "{:?}", slow.0);
+    }
+
+    #[test]
+    fn the_middle_is_not_moved_by_the_ends() {
+        assert!((middle(vec![3.0, 1.0, 900.0]) - 3.0).abs() < 1e-9);
+        assert!((middle(vec![0.0, 4.0, 2.0, 900.0]) - 3.0).abs() < 1e-9);
+        assert!(middle(Vec::new()).is_nan());
     }
 
     #[test]

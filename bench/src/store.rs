@@ -147,19 +147,48 @@ pub(crate) async fn measure<T: Tree>(
     workload: &Workload,
     span: Span,
 ) -> Result<f64> {
-    let per_task = workload.jobs_per_task();
-    let jobs: Vec<_> = (0..workload.tasks * usize::from(per_task)).map(Job::new).collect();
-    create(reader, &jobs).await?;
-    let tasks = jobs
-        .chunks(per_task.into())
-        .map(|jobs| Task { tree: tree.clone(), work: workload.work, jobs: jobs.to_vec() })
-        .collect();
-    let outcome = load::run(tasks, span).await?;
-    let jobs: Vec<_> = outcome.workers.into_iter().flat_map(|task| task.jobs).collect();
-    let transitions = if workload.work == Work::Lock { 0 } else { outcome.completed * u64::from(per_task) };
-    verify(reader, &jobs, transitions).await?;
-    remove(reader, &jobs).await?;
-    Ok(outcome.per_s * f64::from(per_task))
+    let mut running = Running::begin(tree, reader, workload).await?;
+    let per_s = running.go_on(span).await?;
+    running.end().await?;
+    Ok(per_s)
+}
+
+/// Jobs that are worked on, in one part or in several.
+#[derive(Debug)]
+pub(crate) struct Running<T> {
+    reader: Session,
+    workload: Workload,
+    tasks: Vec<Task<T>>,
+    completed: u64,
+}
+
+impl<T: Tree> Running<T> {
+    /// Makes the jobs; `reader` sees the same tree as `tree`.
+    pub(crate) async fn begin(tree: &T, reader: &Session, workload: &Workload) -> Result<Self> {
+        let per_task = workload.jobs_per_task();
+        let jobs: Vec<_> = (0..workload.tasks * usize::from(per_task)).map(Job::new).collect();
+        create(reader, &jobs).await?;
+        let task = |jobs: &[Job]| Task { tree: tree.clone(), work: workload.work, jobs: jobs.to_vec() };
+        let tasks = jobs.chunks(per_task.into()).map(task).collect();
+        Ok(Self { reader: reader.clone(), workload: *workload, tasks, completed: 0 })
+    }
+
+    /// Transitions, or pairs of lock and unlock, per second.
+    pub(crate) async fn go_on(&mut self, span: Span) -> Result<f64> {
+        let outcome = load::run(std::mem::take(&mut self.tasks), span).await?;
+        self.tasks = outcome.workers;
+        self.completed += outcome.completed;
+        Ok(outcome.per_s * f64::from(self.workload.jobs_per_task()))
+    }
+
+    /// Checks that all of it happened, and removes the jobs.
+    pub(crate) async fn end(self) -> Result<()> {
+        let per_task = u64::from(self.workload.jobs_per_task());
+        let jobs: Vec<_> = self.tasks.into_iter().flat_map(|task| task.jobs).collect();
+        let transitions = if self.workload.work == Work::Lock { 0 } else { self.completed * per_task };
+        verify(&self.reader, &jobs, transitions).await?;
+        remove(&self.reader, &jobs).await
+    }
 }
 
 /// One of those that are at work at once, with jobs that nobody else touches.

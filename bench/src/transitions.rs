@@ -29,8 +29,8 @@ use ingest_store::Session;
 use crate::Context;
 use crate::ceiling::{Ceiling, IN_FLIGHT};
 use crate::deposit::{Deposit, ROWS, new_jobs};
-use crate::load::{self, Span, Worker};
-use crate::trees::{ENGINES, Trees, ZOOKEEPER};
+use crate::load::{self, Span, Worker, middle};
+use crate::trees::{ENGINES, Trees};
 
 /// How a job gets from state to state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,9 +41,9 @@ enum Way {
 
 const WAYS: [Way; 2] = [Way::LockPerState, Way::HandOver];
 
-/// The time is cut into slices, baseline and ours in turn: a disk that is slow for some seconds is slow for
-/// both.
-const ROUNDS: u32 = 4;
+/// The time is cut into slices, baseline and ours in turn: what is slow for some seconds is slow for
+/// both. The result is the slice in the middle.
+const ROUNDS: u32 = 10;
 
 /// More transitions per second than are ever reached, on the machines that this is run on: enough jobs
 /// are made for so many.
@@ -74,58 +74,61 @@ pub(crate) async fn run(context: Context) -> Result<()> {
         let known: Vec<_> = WAYS.iter().flat_map(|way| ENGINES.map(|engine| way.case(engine))).collect();
         bail!("no such case; known are: {}", known.join(", "));
     }
-    let rounds: usize = ROUNDS.try_into()?;
-    let parts = chosen.iter().map(|(_, engines)| 2 + (engines.len() + 1) * rounds).sum::<usize>();
-    context.report.plan(1 + parts);
+    context.report.plan(1 + chosen.iter().map(|(_, engines)| engines.len() * 2 + 1).sum::<usize>());
     let trees = Trees::start().await?;
     let ceiling = Ceiling::warmed_up(&trees, &context).await?;
-    let slice = Span { warm_up: context.span.warm_up / ROUNDS, measured: context.span.measured / ROUNDS };
     for (way, engines) in chosen {
-        let mut baseline = vec![ceiling.measure(&context, slice).await?];
-        let part = async |engine: &'static str, name: &str, span| {
-            let case = way.case(engine);
-            let _part = context.report.part(&case);
-            let tree = trees.open(engine, &format!("{way:?}-{engine}-{name}")).await?;
-            let measured = measure(&tree.session, way, enough(MOST, span), span).await;
-            tree.close().await?;
-            measured.context(case)
-        };
-        part(ZOOKEEPER, "first", context.server_warm_up()).await?;
-        let mut ours: HashMap<&str, Vec<Measured>> = HashMap::new();
-        for round in 0..ROUNDS {
-            for engine in &engines {
-                let measured = part(engine, &round.to_string(), slice).await?;
-                ours.entry(engine).or_default().push(measured);
-            }
-            baseline.push(ceiling.measure(&context, slice).await?);
-        }
-        let baseline = mean(baseline.into_iter());
-        for engine in engines {
-            let case = way.case(engine);
-            let measured = ours.remove(engine).unwrap_or_default();
-            let row =
-                context.report.row(case.as_str(), mean(measured.iter().map(|part| part.per_s)), "per_s");
-            context.report.print(&row.against(Ceiling::name(), baseline))?;
-            let plans = mean(measured.iter().map(|part| part.plans));
-            context.report.print(&context.report.row(format!("{case} plans"), plans, "per_multi"))?;
-        }
+        compare(&context, &trees, &ceiling, way, &engines).await?;
     }
     ceiling.reader.close().await?;
     Ok(())
 }
 
-fn mean(values: impl Iterator<Item = f64>) -> f64 {
-    let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
-    sum / count
-}
-
-/// What came of one part.
-#[derive(Debug)]
-struct Measured {
-    /// Transitions.
-    per_s: f64,
-    /// How many plans went together, on average.
-    plans: f64,
+/// One way on some engines, in turn with the baseline.
+async fn compare(
+    context: &Context,
+    trees: &Trees,
+    ceiling: &Ceiling,
+    way: Way,
+    engines: &[&'static str],
+) -> Result<()> {
+    let warm_up = context.server_warm_up();
+    let mut ours = Vec::new();
+    for engine in engines {
+        let case = way.case(engine);
+        let _part = context.report.part(&format!("{case}: making the jobs, warming up"));
+        let tree = trees.open(engine, &format!("{way:?}-{engine}")).await?;
+        let jobs = enough(MOST, warm_up) + enough(MOST, context.span);
+        let mut running = Running::begin(&tree.session, way, jobs).await.context(case.clone())?;
+        running.go_on(warm_up).await.context(case)?;
+        ours.push((tree, running, Vec::new()));
+    }
+    let mut bare = ceiling.begin().await?;
+    let mut baseline = Vec::new();
+    {
+        let cases = engines.iter().map(|engine| way.case(engine)).collect::<Vec<_>>().join(" and ");
+        let _part = context.report.part(&format!("{cases}, in turn with {}", Ceiling::name()));
+        let slice = context.span.slice(ROUNDS);
+        for _ in 0..ROUNDS {
+            baseline.push(bare.go_on(slice).await.with_context(Ceiling::name)?);
+            for (engine, (_, running, slices)) in engines.iter().zip(&mut ours) {
+                slices.push(running.go_on(slice).await.with_context(|| way.case(engine))?);
+            }
+        }
+        baseline.push(bare.go_on(slice).await.with_context(Ceiling::name)?);
+    }
+    bare.end().await?;
+    let baseline = middle(baseline);
+    for (engine, (tree, running, slices)) in engines.iter().zip(ours) {
+        let case = way.case(engine);
+        let _part = context.report.part(&format!("{case}: reading back"));
+        let plans = running.end().await.context(case.clone())?;
+        tree.close().await?;
+        let row = context.report.row(case.as_str(), middle(slices), "per_s");
+        context.report.print(&row.against(Ceiling::name(), baseline))?;
+        context.report.print(&context.report.row(format!("{case} plans"), plans, "per_multi"))?;
+    }
+    Ok(())
 }
 
 /// How many jobs are made for a part.
@@ -142,42 +145,68 @@ fn life() -> impl Iterator<Item = JobState> {
     successors(Some(JobState::Pending), |state| state.success(Dialect::Design))
 }
 
-async fn measure(session: &Session, way: Way, jobs: u64, span: Span) -> Result<Measured> {
-    let mut deposit = Deposit::begin(session, jobs).await?;
-    while deposit.next() < jobs {
-        let rows = usize::try_from(jobs - deposit.next())?.min(ROWS);
-        deposit.expand(&new_jobs(deposit.next(), rows)).await?;
-    }
-    let bid = deposit.bid();
-    let queue = deposit.end().await?;
-    let names = session.children(map::queue(JobState::Pending)).await?.0;
-    let mut waiting: Vec<_> =
-        names.iter().filter_map(|name| QueueRef::parse(JobState::Pending, name)).collect();
-    waiting.sort_unstable();
-    ensure!(waiting.len() as u64 == jobs, "{} of {jobs} jobs are pending", waiting.len());
+/// Jobs that live, in one slice of time or in several.
+#[derive(Debug)]
+struct Running {
+    queue: Queue,
+    bid: Bid,
+    waiting: Arc<Waiting>,
+    workers: Vec<Life>,
+    completed: u64,
+}
 
-    let waiting = Arc::new(Waiting { jobs: waiting, taken: AtomicUsize::new(0) });
-    let workers = (0..IN_FLIGHT).map(|number| Life {
-        queue: queue.clone(),
-        way,
-        waiting: waiting.clone(),
-        name: format!("worker-{number}"),
-        lease: None,
-        left: None,
-    });
-    let outcome = load::run(workers.collect(), span).await?;
-    // Whoever holds a job in the middle of its life gives it back.
-    for worker in outcome.workers {
-        if let Some(mut lease) = worker.lease {
-            queue.give_back(&mut lease, None).await?;
+impl Running {
+    /// Makes the jobs.
+    async fn begin(session: &Session, way: Way, jobs: u64) -> Result<Self> {
+        let mut deposit = Deposit::begin(session, jobs).await?;
+        while deposit.next() < jobs {
+            let rows = usize::try_from(jobs - deposit.next())?.min(ROWS);
+            deposit.expand(&new_jobs(deposit.next(), rows)).await?;
         }
+        let bid = deposit.bid();
+        let queue = deposit.end().await?;
+        let names = session.children(map::queue(JobState::Pending)).await?.0;
+        let mut waiting: Vec<_> =
+            names.iter().filter_map(|name| QueueRef::parse(JobState::Pending, name)).collect();
+        waiting.sort_unstable();
+        ensure!(waiting.len() as u64 == jobs, "{} of {jobs} jobs are pending", waiting.len());
+
+        let waiting = Arc::new(Waiting { jobs: waiting, taken: AtomicUsize::new(0) });
+        let life = |number| Life {
+            queue: queue.clone(),
+            way,
+            waiting: waiting.clone(),
+            name: format!("worker-{number}"),
+            lease: None,
+            left: None,
+        };
+        let workers = (0..IN_FLIGHT).map(life).collect();
+        Ok(Self { queue, bid, waiting, workers, completed: 0 })
     }
-    verify(&queue, bid, &waiting.jobs, outcome.completed).await?;
-    let counts = queue.committed();
-    // Far below the 2^52 that a float counts exactly.
-    #[allow(clippy::cast_precision_loss)]
-    let plans = counts.units() as f64 / counts.multis() as f64;
-    Ok(Measured { per_s: outcome.per_s, plans })
+
+    /// Transitions per second.
+    async fn go_on(&mut self, span: Span) -> Result<f64> {
+        let outcome = load::run(std::mem::take(&mut self.workers), span).await?;
+        self.workers = outcome.workers;
+        self.completed += outcome.completed;
+        Ok(outcome.per_s)
+    }
+
+    /// Checks that all of it happened; tells how many plans went together, on average.
+    async fn end(self) -> Result<f64> {
+        // Whoever holds a job in the middle of its life gives it back.
+        for worker in self.workers {
+            if let Some(mut lease) = worker.lease {
+                self.queue.give_back(&mut lease, None).await?;
+            }
+        }
+        verify(&self.queue, self.bid, &self.waiting.jobs, self.completed).await?;
+        let counts = self.queue.committed();
+        // Far below the 2^52 that a float counts exactly.
+        #[allow(clippy::cast_precision_loss)]
+        let plans = counts.units() as f64 / counts.multis() as f64;
+        Ok(plans)
+    }
 }
 
 /// The jobs that nobody has begun with.
@@ -304,8 +333,10 @@ mod tests {
         for way in WAYS {
             let dir = scratch::directory().unwrap();
             let tree = embedded_at(dir.path()).await.unwrap();
-            let measured = measure(&tree.session, way, 100, SHORT).await.unwrap();
-            assert!(measured.per_s > 0.0 && measured.plans > 1.0, "{measured:?}");
+            let mut running = Running::begin(&tree.session, way, 100).await.unwrap();
+            assert!(running.go_on(SHORT).await.unwrap() > 0.0);
+            let plans = running.end().await.unwrap();
+            assert!(plans > 1.0, "{plans}");
             tree.close().await.unwrap();
         }
     }

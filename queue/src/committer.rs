@@ -81,7 +81,7 @@ pub struct Together {
 
 impl Default for Together {
     fn default() -> Self {
-        Self { in_flight: 16, units: 64 }
+        Self { in_flight: 8, units: 64 }
     }
 }
 

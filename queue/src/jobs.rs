@@ -11,7 +11,8 @@ mod lease;
 mod refs;
 mod writes;
 
-use futures::try_join;
+use bytes::Bytes;
+use ingest_store::Stat;
 
 pub use actions::{Acted, signed};
 pub(crate) use known::Known;
@@ -25,17 +26,34 @@ use crate::map::{JobNode, Priority};
 use crate::nodes::{Configuration, History, JobStatus, Node, Number, Unreadable, read_id};
 use crate::plan::job::Job;
 use crate::queue::Queue;
+use crate::reads;
 
 impl Queue {
     /// A job with what plans need of it. The status comes first: whatever is read after it is as old
     /// as the fence or newer, and a plan on the old fence is refused.
     pub async fn job(&self, jid: Jid) -> Result<Job> {
-        let (status, stat) = self.job_status(jid).await?;
-        let (bid, priority, history) = try_join!(self.bid(jid), self.priority(jid), self.history(jid))?;
+        let nodes = [JobNode::Status, JobNode::Bid, JobNode::Priority, JobNode::History];
+        let found = reads::get_many(&self.session, nodes.map(|node| node.of(jid)).into()).await?;
+        let [status, bid, priority, history] = found.as_slice() else {
+            return Err(Error::corrupt(crate::map::job(jid), "not as many answers as questions"));
+        };
+        let (status, stat): (JobStatus, _) =
+            parsed(jid, JobNode::Status, status.as_ref())?.ok_or_else(|| Error::no_job(jid))?;
+        let bid = match parsed(jid, JobNode::Bid, bid.as_ref())? {
+            Some((BatchId(bid), _)) => bid,
+            // Deleted since its status was read.
+            None if self.exists(JobNode::Status.of(jid)).await?.is_none() => {
+                return Err(Error::no_job(jid));
+            }
+            None => return Err(Error::corrupt(JobNode::Bid.of(jid), "it is missing")),
+        };
+        let priority = parsed(jid, JobNode::Priority, priority.as_ref())?
+            .map_or(Priority::DEFAULT, |(Number(number), _)| Priority::nearest(number));
+        let history = parsed(jid, JobNode::History, history.as_ref())?.map(|(history, _)| history);
         Ok(Job { jid, bid, priority, status, version: stat.version, history })
     }
 
-    pub async fn job_status(&self, jid: Jid) -> Result<(JobStatus, ingest_store::Stat)> {
+    pub async fn job_status(&self, jid: Jid) -> Result<(JobStatus, Stat)> {
         self.read(JobNode::Status.of(jid), || Error::no_job(jid)).await
     }
 
@@ -51,20 +69,11 @@ impl Queue {
     pub async fn node<N: Node>(&self, jid: Jid, node: JobNode) -> Result<Option<N>> {
         Ok(self.find(node.of(jid)).await?.map(|(node, _)| node))
     }
+}
 
-    pub(crate) async fn bid(&self, jid: Jid) -> Result<Bid> {
-        match self.find::<BatchId>(JobNode::Bid.of(jid)).await? {
-            Some((BatchId(bid), _)) => Ok(bid),
-            // Deleted since its status was read.
-            None if self.exists(JobNode::Status.of(jid)).await?.is_none() => Err(Error::no_job(jid)),
-            None => Err(Error::corrupt(JobNode::Bid.of(jid), "it is missing")),
-        }
-    }
-
-    async fn priority(&self, jid: Jid) -> Result<Priority> {
-        let found = self.find::<Number>(JobNode::Priority.of(jid)).await?;
-        Ok(found.map_or(Priority::DEFAULT, |(Number(number), _)| Priority::nearest(number)))
-    }
+fn parsed<N: Node>(jid: Jid, node: JobNode, found: Option<&(Bytes, Stat)>) -> Result<Option<(N, Stat)>> {
+    let parse = |(data, stat): &(Bytes, Stat)| Ok((N::read(data)?, *stat));
+    found.map(parse).transpose().map_err(|why: Unreadable| Error::corrupt(node.of(jid), why))
 }
 
 /// `/jobs/JID/bid`: plain text.
@@ -75,7 +84,7 @@ impl Node for BatchId {
         read_id(data).map(Self)
     }
 
-    fn write(&self, _: crate::dialect::Dialect) -> bytes::Bytes {
+    fn write(&self, _: crate::dialect::Dialect) -> Bytes {
         self.0.to_string().into()
     }
 }

@@ -52,6 +52,9 @@ impl Settings {
     }
 }
 
+/// Two of these at random are the same once in 2^48.
+const PEN: usize = 12;
+
 /// A node's way to the queue. Clones are the same.
 #[derive(Debug, Clone)]
 pub struct Queue {
@@ -64,6 +67,9 @@ pub struct Queue {
     pub(crate) holds: Arc<Mutex<Option<Arc<Holds>>>>,
     /// Jobs that have just been moved on here.
     pub(crate) known: Arc<Mutex<Known>>,
+    /// The beginning of the names of all commits from here, and the number of the next. It stands in every
+    /// entry of every history, so it is short.
+    pen: String,
     commits: Arc<AtomicU64>,
 }
 
@@ -86,6 +92,7 @@ impl Queue {
             settings: Arc::new(settings),
             holds: Arc::default(),
             known: Arc::default(),
+            pen: uuid::Uuid::new_v4().simple().to_string()[..PEN].to_owned(),
             commits: Arc::default(),
         }
     }
@@ -122,7 +129,7 @@ impl Queue {
     /// The circumstances of the next commit.
     pub(crate) fn scene(&self) -> Scene {
         let number = self.commits.fetch_add(1, Ordering::Relaxed);
-        self.scene_of(format!("{}-{number}", self.settings.incarnation))
+        self.scene_of(format!("{}-{number}", self.pen))
     }
 
     /// The same for a commit that has a name already.

@@ -9,6 +9,10 @@ pub(crate) async fn get(session: &Session, path: impl AsRef<str>) -> Result<(Byt
     settle(session, || session.get(path.as_ref())).await.answer
 }
 
+pub(crate) async fn get_many(session: &Session, paths: Vec<String>) -> Result<Vec<Option<(Bytes, Stat)>>> {
+    settle(session, || session.get_many(paths.clone())).await.answer
+}
+
 pub(crate) async fn exists(session: &Session, path: impl AsRef<str>) -> Result<Option<Stat>> {
     settle(session, || session.exists(path.as_ref())).await.answer
 }

@@ -177,6 +177,8 @@ pub enum Request {
     Get(String),
     Exists(String),
     Children(String),
+    /// Several nodes as they are at one moment.
+    GetMany(Vec<String>),
     /// The paths of this session's ephemeral nodes at or below a path.
     Ephemerals(String),
     Sync,
@@ -203,6 +205,7 @@ pub enum Reply {
     Get { data: Bytes, stat: Stat },
     Exists(Option<Stat>),
     Children { names: Vec<String>, stat: Stat },
+    GetMany(Vec<Option<(Bytes, Stat)>>),
     Ephemerals(Vec<String>),
     Sync,
     Create { path: String, stat: Stat },
@@ -219,6 +222,10 @@ impl Request {
             | Request::Exists(path)
             | Request::Children(path)
             | Request::Ephemerals(path) => path::validate(path, false),
+            Request::GetMany(paths) => {
+                paths.iter().try_for_each(|path| path::validate(path, false))?;
+                fits(paths.first().map_or("/", String::as_str), self.size())
+            }
             Request::Sync => Ok(()),
             Request::Create { path, mode, .. } => {
                 not_the_root(path, mode.is_sequential())?;
@@ -250,6 +257,7 @@ impl Request {
             | Request::Children(path)
             | Request::Ephemerals(path)
             | Request::Delete { path, .. } => path.len() + FRAMING,
+            Request::GetMany(paths) => paths.iter().map(|path| path.len() + FRAMING).sum(),
             Request::Sync => FRAMING,
             Request::Create { path, data, .. } | Request::Set { path, data, .. } => {
                 path.len() + data.len() + FRAMING

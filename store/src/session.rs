@@ -116,6 +116,17 @@ impl Session {
         }
     }
 
+    /// Data and stat of several nodes, as they are at one moment; `None` for those that are not there.
+    pub async fn get_many(&self, paths: Vec<String>) -> Result<Vec<Option<(Bytes, Stat)>>> {
+        if paths.is_empty() {
+            return Ok(Vec::new());
+        }
+        match self.call(Request::GetMany(paths)).await? {
+            Reply::GetMany(found) => Ok(found),
+            other => Err(misfit(&other)),
+        }
+    }
+
     /// A node's stat, `None` if it is not there.
     pub async fn exists(&self, path: impl Into<String>) -> Result<Option<Stat>> {
         match self.call(Request::Exists(path.into())).await? {

@@ -152,6 +152,10 @@ impl Tree {
                 let stat = self.stat(&path).ok_or_else(|| no_node(&path))?;
                 Ok(Reply::Get { data: self.nodes[&path].data.clone(), stat })
             }
+            Request::GetMany(paths) => {
+                let get = |path: &String| Some((self.nodes.get(path)?.data.clone(), self.stat(path)?));
+                Ok(Reply::GetMany(paths.iter().map(get).collect()))
+            }
             Request::Exists(path) => Ok(Reply::Exists(self.stat(&path))),
             Request::Children(path) => {
                 let stat = self.stat(&path).ok_or_else(|| no_node(&path))?;

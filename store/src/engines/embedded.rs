@@ -163,7 +163,11 @@ impl EngineSession for EmbeddedSession {
 
     fn send(&self, request: Request) -> BoxFuture<'static, Result<Reply>> {
         match request {
-            Request::Get(_) | Request::Exists(_) | Request::Children(_) | Request::Ephemerals(_) => {
+            Request::Get(_)
+            | Request::GetMany(_)
+            | Request::Exists(_)
+            | Request::Children(_)
+            | Request::Ephemerals(_) => {
                 let (snapshot, session) = (self.published.read().clone(), self.id);
                 async move { read(snapshot, session, request).await }.boxed()
             }
@@ -230,6 +234,15 @@ async fn read(snapshot: Arc<Snapshot>, session: i64, request: Request) -> Result
         Request::Get(path) => {
             let node = snapshot.node(&key(&path))?.ok_or_else(|| Error::at(Kind::NoNode, &path))?;
             Ok(Reply::Get { stat: node.stat(), data: node.data })
+        }
+        Request::GetMany(paths) => {
+            let get = |path: String| {
+                Ok(snapshot.node(&key(&path))?.map(|node| {
+                    let stat = node.stat();
+                    (node.data, stat)
+                }))
+            };
+            paths.into_iter().map(get).collect::<Result<_>>().map(Reply::GetMany)
         }
         Request::Exists(path) => Ok(Reply::Exists(snapshot.node(&key(&path))?.map(|node| node.stat()))),
         Request::Children(path) => {

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::RwLock;
@@ -358,6 +359,7 @@ async fn send(client: Arc<zk::Client>, acl: Acl, request: Request) -> Result<Rep
             Ok((data, stat)) => Ok(Reply::Get { data: data.into(), stat: convert::stat(&stat) }),
             Err(error) => Err(convert::error(&error, &path)),
         },
+        Request::GetMany(paths) => get_many(&client, &paths).await.map(Reply::GetMany),
         Request::Exists(path) => match client.check_stat(&path).await {
             Ok(stat) => Ok(Reply::Exists(stat.as_ref().map(convert::stat))),
             Err(error) => Err(convert::error(&error, &path)),
@@ -395,6 +397,26 @@ async fn send(client: Arc<zk::Client>, acl: Acl, request: Request) -> Result<Rep
         },
         Request::Multi(ops) => multi(&client, acl, &ops).await.map(Reply::Multi),
     }
+}
+
+async fn get_many(client: &zk::Client, paths: &[String]) -> Result<Vec<Option<(Bytes, Stat)>>> {
+    let mut reader = client.new_multi_reader();
+    for path in paths {
+        reader.add_get_data(path).map_err(|error| convert::error(&error, path))?;
+    }
+    let first = paths.first().map_or("/", String::as_str);
+    let results = reader.commit().await.map_err(|error| convert::error(&error, first))?;
+    if results.len() != paths.len() {
+        let why = format!("{} answers to {} reads", results.len(), paths.len());
+        return Err(Error::new(Kind::Unexpected, why));
+    }
+    let result = |(path, result): (&String, zk::MultiReadResult)| match result {
+        zk::MultiReadResult::Data { data, stat } => Ok(Some((data.into(), convert::stat(&stat)))),
+        zk::MultiReadResult::Error { err: zk::Error::NoNode } => Ok(None),
+        zk::MultiReadResult::Error { err } => Err(convert::error(&err, path)),
+        other => Err(Error::new(Kind::Unexpected, format!("{other:?}")).with_path(path)),
+    };
+    paths.iter().zip(results).map(result).collect()
 }
 
 async fn multi(client: &zk::Client, acl: Acl, ops: &[Op]) -> Result<Vec<OpResult>> {

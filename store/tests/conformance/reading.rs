@@ -1,6 +1,6 @@
 //! Reading: data, stats and listings.
 
-use ingest_store::{Kind, Mode};
+use ingest_store::{Kind, Mode, Op};
 
 use crate::judge::{data, make, refused, sorted_children, stat};
 use crate::tree::{Tree, on_both_engines};
@@ -22,6 +22,11 @@ on_both_engines!(
     the_root_holds_data,
     an_answered_write_is_read_by_the_same_session,
     an_answered_write_is_read_by_another_session_after_sync,
+    several_nodes_are_read_in_the_order_asked_for,
+    a_missing_node_does_not_hide_the_others,
+    reading_nothing_gives_nothing,
+    several_nodes_are_read_at_one_moment,
+    one_bad_path_refuses_the_whole_read,
 );
 
 async fn a_node_reads_back_as_it_was_written(tree: &Tree) {
@@ -143,4 +148,55 @@ async fn an_answered_write_is_read_by_another_session_after_sync(tree: &Tree) {
         reader.sync().await.unwrap();
         assert_eq!(data(&reader, "/a").await, n.to_string());
     }
+}
+
+async fn several_nodes_are_read_in_the_order_asked_for(tree: &Tree) {
+    let session = tree.session().await;
+    for (path, data) in [("/a", "1"), ("/a/b", "2"), ("/c", "")] {
+        session.create(path, data, Mode::Persistent).await.unwrap();
+    }
+    let paths = ["/c", "/a/b", "/", "/a/b", "/a"];
+    let found = session.get_many(paths.map(str::to_owned).into()).await.unwrap();
+    assert_eq!(found.len(), paths.len());
+    for (path, found) in paths.iter().zip(found) {
+        assert_eq!(found, Some(session.get(*path).await.unwrap()), "{path}");
+    }
+}
+
+async fn a_missing_node_does_not_hide_the_others(tree: &Tree) {
+    let session = tree.session().await;
+    make(&session, &["/a", "/b"]).await;
+    let paths = ["/none", "/a", "/a/none", "/b"].map(str::to_owned);
+    let found = session.get_many(paths.into()).await.unwrap();
+    assert_eq!(found.iter().map(Option::is_some).collect::<Vec<_>>(), [false, true, false, true]);
+}
+
+async fn reading_nothing_gives_nothing(tree: &Tree) {
+    assert!(tree.session().await.get_many(Vec::new()).await.unwrap().is_empty());
+}
+
+async fn several_nodes_are_read_at_one_moment(tree: &Tree) {
+    let (writer, reader) = (tree.session().await, tree.session().await);
+    make(&writer, &["/a", "/b"]).await;
+    let setting = async {
+        for n in 0..100 {
+            let both = ["/a", "/b"].map(|path| Op::set(path, n.to_string(), None));
+            writer.multi(both.into()).await.unwrap();
+        }
+    };
+    let reading = async {
+        for _ in 0..100 {
+            let found = reader.get_many(vec!["/a".into(), "/b".into()]).await.unwrap();
+            let data = found.iter().flatten().map(|(data, _)| data).collect::<Vec<_>>();
+            assert_eq!((data.len(), data[0]), (2, data[1]));
+        }
+    };
+    futures::join!(setting, reading);
+}
+
+async fn one_bad_path_refuses_the_whole_read(tree: &Tree) {
+    let session = tree.session().await;
+    make(&session, &["/a"]).await;
+    let answer = session.get_many(vec!["/a".into(), "no/slash".into()]).await;
+    refused(answer, Kind::BadArguments, "no/slash");
 }

@@ -75,6 +75,7 @@ impl<'a> Batch<'a> {
             | Request::Exists(path)
             | Request::Children(path)
             | Request::Ephemerals(path) => Err(Error::at(Kind::Unexpected, &path)),
+            Request::GetMany(_) => Err(Error::at(Kind::Unexpected, "/")),
         };
         self.end(reply)
     }
