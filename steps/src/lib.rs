@@ -1,5 +1,28 @@
-//! The work of each state: expand, estimate, provision, download, process, record, notify, report.
+//! The work of each state: what is done with a job's files, and the services that it is done with.
 //!
-//! Nothing is in here yet. What will be: one file a state, each a function of a job, its services and
-//! its progress to an outcome, and the services behind traits with an embedded and a real
-//! implementation. This crate may not know of actors.
+//! A step is a function of a job, its services, its progress and a way to be stopped, to an outcome. It
+//! knows nothing of actors. Every step can run again after a crash: what is done and verified is not
+//! done twice.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | what a step answers, how it tells its progress and is stopped | [`outcome`] |
+//! | digests: their names, and several of one stream | [`digest`] |
+//! | manifests of depositors | [`manifest`], and what a payload is: [`payload`] |
+//! | files over HTTP: which addresses, how long, how much, again | [`fetch`] |
+//! | archives and bags | [`archive`], [`bag`] |
+//! | identifiers and who mints them | [`ark`], [`minter`] |
+//! | where objects are kept | [`storage`] |
+//! | the database of what is kept | [`inventory`] |
+
+pub mod archive;
+pub mod ark;
+pub mod bag;
+pub mod digest;
+pub mod fetch;
+pub mod inventory;
+pub mod manifest;
+pub mod minter;
+pub mod outcome;
+pub mod payload;
+pub mod storage;

@@ -1,0 +1,127 @@
+//! How a step ends, tells its progress, and is stopped.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub use tokio_util::sync::CancellationToken as Cancel;
+
+pub type Result<T, E = Failure> = std::result::Result<T, E>;
+
+/// Why a step did not do its work, by what is to be done next.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// A service was away or the disk is full for now: later it may be better. The job waits, or fails and
+    /// can be requeued.
+    #[error("{0}")]
+    Later(String),
+    /// The job fails. After something was repaired elsewhere a person may requeue it.
+    #[error("{0}")]
+    Fail(String),
+    /// The job fails for good: what was handed over is wrong, and has to be submitted again.
+    #[error("{0}")]
+    Hopeless(String),
+    /// The job is not this node's any more. Nothing is written about it.
+    #[error("{0}")]
+    Lost(String),
+    /// It was told to stop; what is done stays done.
+    #[error("stopped")]
+    Cancelled,
+}
+
+impl Failure {
+    pub fn later(why: impl Into<String>) -> Self {
+        Failure::Later(why.into())
+    }
+
+    pub fn fail(why: impl Into<String>) -> Self {
+        Failure::Fail(why.into())
+    }
+
+    pub fn hopeless(why: impl Into<String>) -> Self {
+        Failure::Hopeless(why.into())
+    }
+
+    /// The same with what was being done when it happened.
+    pub fn during(self, what: impl std::fmt::Display) -> Self {
+        match self {
+            Failure::Later(why) => Failure::Later(format!("{what}: {why}")),
+            Failure::Fail(why) => Failure::Fail(format!("{what}: {why}")),
+            Failure::Hopeless(why) => Failure::Hopeless(format!("{what}: {why}")),
+            Failure::Lost(why) => Failure::Lost(format!("{what}: {why}")),
+            Failure::Cancelled => Failure::Cancelled,
+        }
+    }
+}
+
+/// How far a step has come. Clones are the same; whoever judges stalls looks at [`Progress::beats`].
+#[derive(Debug, Clone, Default)]
+pub struct Progress(Arc<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    beats: AtomicU64,
+    bytes: AtomicU64,
+    files: AtomicU64,
+    all_bytes: AtomicU64,
+    all_files: AtomicU64,
+}
+
+impl Progress {
+    /// How much there is to do, as far as it is known.
+    pub fn expect(&self, files: u64, bytes: u64) {
+        self.0.all_files.store(files, Ordering::Relaxed);
+        self.0.all_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    pub fn add_bytes(&self, bytes: u64) {
+        self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.beat();
+    }
+
+    pub fn add_file(&self) {
+        self.0.files.fetch_add(1, Ordering::Relaxed);
+        self.beat();
+    }
+
+    /// Says that it goes on, where there is nothing to count.
+    pub fn beat(&self) {
+        self.0.beats.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A number that grows while it goes on.
+    pub fn beats(&self) -> u64 {
+        self.0.beats.load(Ordering::Relaxed)
+    }
+
+    /// Files and bytes that are done.
+    pub fn done(&self) -> (u64, u64) {
+        (self.0.files.load(Ordering::Relaxed), self.0.bytes.load(Ordering::Relaxed))
+    }
+
+    /// Files and bytes that there are; 0 where that is not known.
+    pub fn all(&self) -> (u64, u64) {
+        (self.0.all_files.load(Ordering::Relaxed), self.0.all_bytes.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_keeps_its_kind_and_says_where_it_happened() {
+        let failure = Failure::hopeless("line 3: no URL").during("manifest.checkm");
+        assert_eq!(failure, Failure::Hopeless("manifest.checkm: line 3: no URL".into()));
+        assert_eq!(Failure::Cancelled.during("x"), Failure::Cancelled);
+    }
+
+    #[test]
+    fn everything_that_is_counted_is_a_beat() {
+        let progress = Progress::default();
+        progress.expect(2, 30);
+        progress.add_bytes(10);
+        progress.clone().add_file();
+        progress.beat();
+        assert_eq!((progress.done(), progress.all(), progress.beats()), ((1, 10), (2, 30), 3));
+    }
+}
