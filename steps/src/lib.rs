@@ -14,6 +14,7 @@
 //! | identifiers and who mints them | [`ark`], [`minter`] |
 //! | where objects are kept | [`storage`] |
 //! | the database of what is kept | [`inventory`] |
+//! | what a collection wants | [`profile`] |
 
 pub mod archive;
 pub mod ark;
@@ -25,4 +26,5 @@ pub mod manifest;
 pub mod minter;
 pub mod outcome;
 pub mod payload;
+pub mod profile;
 pub mod storage;
