@@ -14,14 +14,18 @@
 //! | identifiers and who mints them | [`ark`], [`minter`] |
 //! | where objects are kept | [`storage`] |
 //! | the database of what is kept | [`inventory`] |
+//! | the files that describe an object | [`document`] |
+//! | mail | [`mail`] |
 //! | what a collection wants | [`profile`] |
 
 pub mod archive;
 pub mod ark;
 pub mod bag;
 pub mod digest;
+pub mod document;
 pub mod fetch;
 pub mod inventory;
+pub mod mail;
 pub mod manifest;
 pub mod minter;
 pub mod outcome;

@@ -171,7 +171,10 @@ impl Profile {
         let mut found = Vec::new();
         let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
         if self.name != stem {
-            found.push(("name", format!("name is `{}`, and the file is called `{stem}`: they must agree", self.name)));
+            found.push((
+                "name",
+                format!("name is `{}`, and the file is called `{stem}`: they must agree", self.name),
+            ));
         }
         for (key, text) in [("name", &self.name), ("collection", &self.collection)] {
             let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
