@@ -15,7 +15,7 @@
 //! | where objects are kept | [`storage`] |
 //! | the database of what is kept | [`inventory`] |
 //! | the files that describe an object | [`document`] |
-//! | mail | [`mail`] |
+//! | mail, and what depositors are told | [`mail`], [`report`] |
 //! | what a collection wants | [`profile`] |
 
 pub mod archive;
@@ -31,4 +31,5 @@ pub mod minter;
 pub mod outcome;
 pub mod payload;
 pub mod profile;
+pub mod report;
 pub mod storage;

@@ -13,7 +13,9 @@ use crate::date::Date;
 use crate::error::{Error, Result};
 use crate::ids::{Bid, Jid};
 use crate::map::{self, BatchNode, JobNode};
-use crate::nodes::{Configuration, Identifiers, JobStatus, Node, Other, Outgoing, ReportedJob, StatusReport};
+use crate::nodes::{
+    Configuration, Identifiers, JobStatus, Metadata, Node, Other, Outgoing, ReportedJob, StatusReport,
+};
 use crate::plan::Lock;
 use crate::plan::batch;
 use crate::queue::Queue;
@@ -162,11 +164,13 @@ impl Queue {
     /// What a report says of a job. A job that is gone, or a node that cannot be read, is named all the
     /// same.
     async fn reported_job(&self, jid: Jid) -> Result<ReportedJob> {
-        let (status, identifiers, configuration) = futures::try_join!(
+        let (status, identifiers, configuration, metadata) = futures::try_join!(
             self.if_readable::<JobStatus>(jid, JobNode::Status),
             self.if_readable::<Identifiers>(jid, JobNode::Identifiers),
             self.if_readable::<Configuration>(jid, JobNode::Configuration),
+            self.if_readable::<Metadata>(jid, JobNode::Metadata),
         )?;
+        let metadata = metadata.unwrap_or_default();
         let configuration = configuration.unwrap_or_default();
         let identifiers = identifiers.unwrap_or_default();
         let local_id =
@@ -176,6 +180,10 @@ impl Queue {
             primary_id: identifiers.primary_id,
             local_id,
             payload_url: configuration.payload_url,
+            payload_type: configuration.payload_type,
+            erc_who: metadata.erc_who,
+            erc_what: metadata.erc_what,
+            erc_when: metadata.erc_when,
             message: status.map(|status| status.message).unwrap_or_default(),
             other: Other::new(),
         })

@@ -106,6 +106,14 @@ pub struct ReportedJob {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub payload_url: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub payload_type: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub erc_who: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub erc_what: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub erc_when: Option<String>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
     #[serde(flatten)]
     pub other: Other,

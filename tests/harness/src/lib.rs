@@ -10,6 +10,7 @@
 //! | [`proxy`] | [`Proxy`]: cuts, stalls, delays, drops one reply or request; counts requests by kind |
 //! | [`faults`] | [`Matcher`] and [`Witness`]: which request a fault is for, and when it happened |
 //! | [`session`] | [`expire_session`] and its witness |
+//! | [`mail_server`] | [`MailServer`]: an SMTP server that receives |
 //! | [`tls`] | [`TlsFiles`]: certificates of a server with a secure port |
 //! | [`clock`] | the only place that may let time pass |
 //!
@@ -42,6 +43,7 @@ pub mod ensemble;
 pub mod faults;
 mod four_letter;
 mod guard;
+pub mod mail_server;
 mod ports;
 pub mod proxy;
 mod relay;
@@ -56,6 +58,7 @@ pub use clock::{eventually, let_pass};
 pub use config::{DEBIAN_PACKAGES, ServerConfig};
 pub use ensemble::Ensemble;
 pub use faults::{Direction, Dropped, DroppedReply, DroppedRequest, Matcher, Witness};
+pub use mail_server::MailServer;
 pub use proxy::Proxy;
 pub use seen::SessionSeen;
 pub use server::Server;

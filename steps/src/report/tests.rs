@@ -1,0 +1,161 @@
+use std::path::Path;
+
+use ingest_queue::nodes::{Other, StatusReport};
+
+use super::*;
+
+const PROFILE: &str = r#"
+name = "herbarium_content"
+collection = "herbarium"
+title = "Herbarium sheets"
+owner = "ark:/99999/fk4herb"
+notify = { to = ["curators@example.org"] }
+"#;
+
+fn profile() -> Profile {
+    Profile::parse(Path::new("herbarium_content.toml"), PROFILE).unwrap()
+}
+
+fn submission() -> Submission {
+    let mut other = Other::new();
+    other.insert("notification".into(), "Curators@example.org; ada@example.org".into());
+    Submission {
+        submitter: "herbarium/ada".into(),
+        payload_url: Some("https://ada:secret@files.example.org/a/batch.checkm".into()),
+        other,
+        ..Submission::default()
+    }
+}
+
+fn sender() -> Sender {
+    Sender { from: "ingest@example.org".into(), host: "ingest.example.org".into() }
+}
+
+fn job(number: u32, message: &str) -> ReportedJob {
+    ReportedJob {
+        jid: Jid::new(number),
+        primary_id: None,
+        local_id: vec![format!("sheet:{number}")],
+        payload_url: format!("https://files.example.org/a/{number}.zip?x=/y"),
+        payload_type: "container".into(),
+        erc_who: Some("Lindqvist, A.".into()),
+        erc_what: Some("=1+1".into()),
+        erc_when: None,
+        message: message.into(),
+        other: Other::new(),
+    }
+}
+
+fn draft(successful: Vec<ReportedJob>, failed: Vec<ReportedJob>) -> ReportDraft {
+    let report = StatusReport {
+        number: 1,
+        last_modified: Some(Date::from_millis(1_800_000_000_000)),
+        failed_jobs: failed,
+        successful_jobs: successful,
+        ..StatusReport::default()
+    };
+    let bid = Bid::new(7);
+    ReportDraft {
+        bid,
+        report,
+        sent: None,
+        is_update: false,
+        newly_successful: Vec::new(),
+        newly_deleted: Vec::new(),
+    }
+}
+
+fn write(draft: &ReportDraft) -> Message {
+    let (submission, profile) = (submission(), profile());
+    let about = About { bid: draft.bid, submission: &submission, profile: &profile };
+    report(&about, draft, &sender()).unwrap()
+}
+
+fn table_of(message: &Message) -> String {
+    String::from_utf8(message.attachments[0].data.clone()).unwrap()
+}
+
+#[test]
+fn a_queued_submission_is_told_with_the_subject_of_the_field() {
+    let (submission, profile) = (submission(), profile());
+    let about = About { bid: Bid::new(7), submission: &submission, profile: &profile };
+    let message = queued(&about, &sender(), Date::from_millis(0));
+    assert_eq!(message.subject, "Ingest: OK -- Submission queued: bid0000000007");
+    assert_eq!(message.id, "bid0000000007-0@ingest.example.org");
+    assert!(message.text.contains("Submitted by: herbarium/ada"), "{}", message.text);
+}
+
+#[test]
+fn everybody_is_told_once() {
+    assert_eq!(write(&draft(vec![job(1, "")], vec![])).to, ["curators@example.org", "ada@example.org"]);
+}
+
+#[test]
+fn a_report_names_every_failed_job_with_its_reason() {
+    let message = write(&draft(vec![job(1, "")], vec![job(2, "digest differs")]));
+    assert_eq!(message.subject, "Ingest: PARTLY FAILED -- Batch bid0000000007: 1 completed, 1 failed");
+    assert!(
+        message.text.contains("Failed (1)\n- jid0000000002: sheet:2 - digest differs\n"),
+        "{}",
+        message.text
+    );
+    assert!(!message.text.contains("jid0000000001"), "{}", message.text);
+}
+
+#[test]
+fn a_report_has_the_same_id_and_the_same_words_each_time() {
+    let draft = draft(vec![job(1, "")], vec![]);
+    let message = write(&draft);
+    assert_eq!(message.id, "bid0000000007-1@ingest.example.org");
+    assert_eq!(message, write(&draft));
+    assert!(message.subject.starts_with("Ingest: OK -- "));
+}
+
+#[test]
+fn the_table_has_a_row_for_each_object_and_no_formula() {
+    let table = table_of(&write(&draft(vec![job(1, "")], vec![job(2, "no, \"really\"")])));
+    let rows: Vec<_> = table.lines().collect();
+    assert_eq!(rows.len(), 3);
+    assert_eq!(
+        rows[1],
+        "bid0000000007,jid0000000001,herbarium/ada,1.zip,container,herbarium_content,,sheet:1,\"Lindqvist, A.\",'=1+1,,completed,"
+    );
+    assert!(rows[2].ends_with(",failed,\"no, \"\"really\"\"\""), "{}", rows[2]);
+}
+
+#[test]
+fn no_password_and_no_markup_of_a_depositor_gets_into_a_mail() {
+    let message = write(&draft(vec![], vec![job(2, "<script>alert(1)</script>\r\nBcc: x")]));
+    for part in [&message.text, &message.html, &table_of(&message)] {
+        assert!(!part.contains("secret"), "{part}");
+    }
+    assert!(!message.html.contains("<script>"), "{}", message.html);
+    assert!(message.text.lines().all(|line| !line.starts_with("Bcc")), "{}", message.text);
+    assert_eq!(message.subject, "Ingest: FAILED -- Batch bid0000000007: 0 completed, 1 failed");
+}
+
+#[test]
+fn an_update_tells_what_has_changed_and_what_is_not_resolved() {
+    let mut draft = draft(vec![job(1, ""), job(2, "")], vec![job(3, "still away")]);
+    (draft.is_update, draft.newly_successful, draft.report.number) = (true, vec![Jid::new(2)], 2);
+    draft.report.deleted_jobs = vec![job(4, "")];
+    draft.newly_deleted = vec![Jid::new(4)];
+    let message = write(&draft);
+    assert_eq!(message.id, "bid0000000007-2@ingest.example.org");
+    for expected in [
+        "Completed since the last report (1)\n- jid0000000002: sheet:2\n",
+        "Deleted since the last report (1)\n- jid0000000004: sheet:4\n",
+        "Still not resolved (1)\n- jid0000000003: sheet:3 - still away\n",
+        "Objects: 2 completed, 1 failed, 1 deleted",
+    ] {
+        assert!(message.text.contains(expected), "{expected} in {}", message.text);
+    }
+}
+
+#[test]
+fn a_mail_names_some_of_very_many_and_the_table_all() {
+    let failed = (0..1_000).map(|number| job(number, "away")).collect();
+    let message = write(&draft(vec![], failed));
+    assert!(message.text.contains("- and 800 more; the attachment has all of them"), "{}", message.text);
+    assert_eq!(table_of(&message).lines().count(), 1_001);
+}
