@@ -15,6 +15,7 @@
 //! | where objects are kept | [`storage`] |
 //! | the database of what is kept | [`inventory`] |
 //! | the files that describe an object | [`document`] |
+//! | whether there is room | [`provision`] |
 //! | mail, and what depositors are told | [`mail`], [`report`] |
 //! | what a collection wants | [`profile`] |
 
@@ -31,5 +32,6 @@ pub mod minter;
 pub mod outcome;
 pub mod payload;
 pub mod profile;
+pub mod provision;
 pub mod report;
 pub mod storage;

@@ -113,7 +113,7 @@ pub(crate) mod tests {
             from: "Ingest <ingest@example.org>".into(),
             to: vec!["curators@example.org".into(), "Ada <ada@example.org>".into()],
             subject: "Ingest: OK -- Submission queued: bid0000000001".into(),
-            date: SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000),
+            date: SystemTime::UNIX_EPOCH + Duration::from_hours(500_000),
             text: "Grüße\nzwei".into(),
             html: "<p>Grüße</p>".into(),
             attachments: vec![Attached {

@@ -129,6 +129,8 @@ fn priority<'de, D: Deserializer<'de>>(from: D) -> Result<Priority, D::Error> {
     text.parse().map_err(serde::de::Error::custom)
 }
 
+// Serde calls it with a reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
 fn priority_number<S: Serializer>(priority: &Priority, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_u8(priority.number())
 }

@@ -24,7 +24,7 @@ fn message(to: &str) -> Message {
         from: "ingest@example.org".into(),
         to: vec![to.into()],
         subject: "Ingest: OK -- Größe".into(),
-        date: SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000),
+        date: SystemTime::UNIX_EPOCH + Duration::from_hours(500_000),
         text: "one\n.two begins with a dot\n".into(),
         html: "<p>one</p>".into(),
         attachments: vec![Attached {

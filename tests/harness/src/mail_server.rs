@@ -18,7 +18,7 @@ const PYTHON: &str = "/usr/bin/python3";
 const PACKAGE: &str = "python3-aiosmtpd";
 
 /// Arguments: port, directory, and user and password if they are asked for.
-const SCRIPT: &str = r#"
+const SCRIPT: &str = r"
 import os, sys, threading
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult
@@ -51,7 +51,7 @@ def authenticate(server, session, envelope, mechanism, data):
 options = dict(authenticator=authenticate, auth_required=True, auth_require_tls=False) if wanted else {}
 Controller(Handler(), hostname='127.0.0.1', port=port, **options).start()
 threading.Event().wait()
-"#;
+";
 
 const ATTEMPTS: usize = 5;
 
