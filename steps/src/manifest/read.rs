@@ -1,0 +1,153 @@
+//! Row after row of a manifest.
+
+use std::io::BufRead;
+
+use super::columns::{Column, Kind};
+use super::header::{Header, LAST, Purpose, purpose, unreadable};
+use super::lines::{Line, Lines};
+use super::names::Names;
+use super::problems::{Problem, Problems, shown};
+use super::{Error, Limits, Row, row};
+
+/// Reads a manifest in one pass. As an iterator it gives an item for each row: the row, or all that is wrong
+/// with it; and, at the end, what is wrong with the end. After [`Error::Corrupt`] it goes on with the next
+/// row; after [`Error::Unreadable`] it ends.
+#[derive(Debug)]
+pub struct Reader<R> {
+    lines: Lines<R>,
+    limits: Limits,
+    kind: Kind,
+    columns: Vec<Option<Column>>,
+    /// Only in an object manifest, where a name must not come twice.
+    names: Option<Names>,
+    rows: u64,
+    /// The line of the last item.
+    line: u64,
+    ended: bool,
+}
+
+impl<R: BufRead> Reader<R> {
+    /// Reads the header. Blocks on `input`, as the rows do.
+    pub fn open(input: R, limits: Limits) -> Result<Self, Error> {
+        let (reader, problems) = Self::start(input, limits)?;
+        problems.into_result()?;
+        Ok(reader)
+    }
+
+    /// The same, with the faults of a header after which rows can still be read.
+    pub(super) fn start(input: R, limits: Limits) -> Result<(Self, Problems), Error> {
+        let mut lines = Lines::new(input, limits.line);
+        let mut header = Header::read(&mut lines, limits)?;
+        let Some((kind, columns)) = header.known() else {
+            return Err(header.problems.into());
+        };
+        let names = (kind == Kind::Object).then(Names::default);
+        let reader = Self { lines, limits, kind, columns, names, rows: 0, line: 0, ended: false };
+        Ok((reader, header.problems))
+    }
+
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The line of the item that was given last, from 1.
+    pub fn line(&self) -> u64 {
+        self.line
+    }
+
+    fn end(&mut self, line: u64, column: u64, why: impl Into<String>) -> Option<Result<Row, Error>> {
+        self.ended = true;
+        self.line = line;
+        Some(Err(Error::Corrupt(Problem::new(line, column, why).into())))
+    }
+
+    /// After `#%eof`: nothing may follow that somebody meant to be taken.
+    fn after_eof(&mut self, eof: u64) -> Option<Result<Row, Error>> {
+        self.ended = true;
+        self.line = eof;
+        if self.rows == 0 {
+            return self.end(eof, 1, "the manifest has no rows: there is nothing to take in");
+        }
+        loop {
+            match self.lines.next() {
+                Ok(None) => return None,
+                Ok(Some((_, Line::Text(text)))) if purpose(text) != Purpose::Row => {}
+                Ok(Some((number, _))) => {
+                    let why = format!(
+                        "there is more after `{LAST}`, which would be lost; one file is one manifest"
+                    );
+                    return self.end(number, 1, why);
+                }
+                Err(error) => return Some(Err(self.failed(error))),
+            }
+        }
+    }
+
+    fn failed(&mut self, error: std::io::Error) -> Error {
+        self.ended = true;
+        Error::Unreadable { line: self.lines.number(), error }
+    }
+}
+
+/// A row that has no fault of its own, and a name that no other row has.
+fn parse(
+    text: &str,
+    number: u64,
+    columns: &[Option<Column>],
+    names: Option<&mut Names>,
+) -> Result<Row, Problems> {
+    let row = row::parse(text, number, columns)?;
+    if let Some(before) = names.and_then(|names| names.insert(&row.name, number)) {
+        let at = columns.iter().position(|column| *column == Some(Column::Name)).unwrap_or(0);
+        let column = row::fields(text).nth(at).map_or(1, |field| field.column(text));
+        let why = format!(
+            "the file name `{}` is on line {before} already; give each file its own",
+            shown(&row.name)
+        );
+        return Err(Problem::new(number, column, why).into());
+    }
+    Ok(row)
+}
+
+impl<R: BufRead> Iterator for Reader<R> {
+    type Item = Result<Row, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while !self.ended {
+            let (number, line) = match self.lines.next() {
+                Ok(Some(next)) => next,
+                Ok(None) => {
+                    let line = self.lines.number() + 1;
+                    let why =
+                        format!("the manifest ends without `{LAST}`: it was cut off; send the whole of it");
+                    return self.end(line, 1, why);
+                }
+                Err(error) => return Some(Err(self.failed(error))),
+            };
+            let item = match line {
+                Line::Text(text) => match purpose(text) {
+                    Purpose::Blank | Purpose::Remark => continue,
+                    Purpose::Eof => return self.after_eof(number),
+                    Purpose::Profile | Purpose::Fields => {
+                        Err(Problem::new(number, 1, "this stands before the first row or not at all").into())
+                    }
+                    Purpose::Row => {
+                        self.rows += 1;
+                        parse(text, number, &self.columns, self.names.as_mut())
+                    }
+                },
+                Line::TooLong | Line::NotText(_) => {
+                    self.rows += 1;
+                    Err(unreadable(number, &line, self.limits).map_or(Problems::none(0), Problems::from))
+                }
+            };
+            if self.rows > self.limits.rows {
+                let why = format!("more than {} rows; split the manifest", self.limits.rows);
+                return self.end(number, 1, why);
+            }
+            self.line = number;
+            return Some(item.map_err(Error::Corrupt));
+        }
+        None
+    }
+}

@@ -1,0 +1,165 @@
+//! From a line to a row, or to everything that is wrong with it.
+
+use crate::digest::{Algorithm, Digest, NotADigest};
+
+use super::Row;
+use super::columns::Column;
+use super::encoding::{decode_local_ids, decode_name, decode_text, is_space};
+use super::names;
+use super::problems::{Problem, Problems, shown};
+
+/// A field of a line, without the space around it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Field<'a> {
+    pub(super) text: &'a str,
+    /// Where it begins, in bytes; an empty one begins behind its pipe.
+    at: usize,
+}
+
+impl Field<'_> {
+    /// The character of the line where it begins, from 1.
+    pub(super) fn column(&self, line: &str) -> u64 {
+        column(line, self.at)
+    }
+}
+
+/// The character of a line at a byte, from 1.
+fn column(line: &str, at: usize) -> u64 {
+    line.get(..at).unwrap_or(line).chars().count() as u64 + 1
+}
+
+/// The fields of a line.
+pub(super) fn fields(line: &str) -> impl Iterator<Item = Field<'_>> {
+    let mut start = 0;
+    line.split('|').map(move |raw| {
+        let text = raw.trim_matches(is_space);
+        let space = raw.len() - raw.trim_start_matches(is_space).len();
+        let at = start + if text.is_empty() { 0 } else { space };
+        start += raw.len() + 1;
+        Field { text, at }
+    })
+}
+
+/// The column of the field that a byte of the line is in.
+pub(super) fn column_of_field_at(line: &str, at: usize) -> u64 {
+    let field = fields(line).take_while(|field| field.at <= at).last();
+    field.map_or(1, |field| field.column(line))
+}
+
+/// What is at once in more than one column, or has to be there.
+#[derive(Debug, Default)]
+struct Found<'a> {
+    url: Option<Field<'a>>,
+    name: Option<Field<'a>>,
+    algorithm: Option<Field<'a>>,
+    digest: Option<Field<'a>>,
+}
+
+/// Reads a line whose columns are known. Where a column holds a name, a `None` of `columns` is ignored.
+pub(super) fn parse(line: &str, number: u64, columns: &[Option<Column>]) -> Result<Row, Problems> {
+    // Never more problems than fields.
+    let mut problems = Problems::none(usize::MAX);
+    if let Some(at) = line.find('\0') {
+        let column = column_of_field_at(line, at);
+        return Err(Problem::new(number, column, "holds a NUL character; a manifest is text").into());
+    }
+    let mut row = Row::default();
+    let mut found = Found::default();
+    for (field, column) in fields(line).zip(columns) {
+        let Some(column) = column else { continue };
+        match column {
+            Column::Url => found.url = Some(field),
+            Column::Name => found.name = Some(field),
+            Column::Algorithm => found.algorithm = Some(field),
+            Column::Digest => found.digest = Some(field),
+            _ if field.text.is_empty() => {}
+            Column::Size => match size(field.text) {
+                Ok(size) => row.size = Some(size),
+                Err(why) => problems.push(Problem::new(number, field.column(line), why)),
+            },
+            Column::LocalId => row.local_ids = decode_local_ids(field.text),
+            Column::DublinCore(term) => {
+                row.dublin_core.insert(*term, decode_text(field.text));
+            }
+            Column::Modified => row.modified = Some(decode_text(field.text)),
+            Column::MimeType => row.mime_type = Some(decode_text(field.text)),
+            Column::PrimaryId => row.primary_id = Some(decode_text(field.text)),
+            Column::Creator => row.creator = Some(decode_text(field.text)),
+            Column::Title => row.title = Some(decode_text(field.text)),
+            Column::Date => row.date = Some(decode_text(field.text)),
+        }
+    }
+    let missing = Field { text: "", at: line.len() };
+    let mut keep = |field: Field<'_>, outcome: Result<(), String>| {
+        if let Err(why) = outcome {
+            problems.push(Problem::new(number, field.column(line), why));
+        }
+    };
+    let field = found.url.unwrap_or(missing);
+    keep(field, url(field.text).map(|url| row.url = url));
+    let (field, digest) = digest(found.algorithm.unwrap_or(missing), found.digest.unwrap_or(missing));
+    keep(field, digest.map(|digest| row.digest = digest));
+    let field = found.name.unwrap_or(missing);
+    keep(field, name(field.text).map(|name| row.name = name));
+    problems.into_result()?;
+    Ok(row)
+}
+
+fn url(text: &str) -> Result<String, String> {
+    // A leading `@` is sent by some; it is no part of the URL.
+    let url = text.strip_prefix('@').unwrap_or(text).trim_matches(is_space);
+    if url.is_empty() {
+        return Err(format!("the row has no URL ({}); every row needs one", Column::Url));
+    }
+    Ok(url.to_owned())
+}
+
+fn name(text: &str) -> Result<String, String> {
+    if text.is_empty() {
+        return Err(format!("the row has no file name ({}); every row needs one", Column::Name));
+    }
+    let name = decode_name(text);
+    match names::fault(&name) {
+        Some(why) => Err(format!("the file name `{}` {why}", shown(&name))),
+        None => Ok(name),
+    }
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    // `parse` alone would take `+5`.
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| digits).ok_or_else(|| {
+        let why = if digits { "too large a number" } else { "no number" };
+        format!("the size `{}` is {why}; give bytes in decimal digits, or leave it empty", shown(text))
+    })
+}
+
+/// The digest, or why there is none, with the field that is to blame.
+fn digest<'a>(algorithm: Field<'a>, value: Field<'a>) -> (Field<'a>, Result<Option<Digest>, String>) {
+    match (algorithm.text, value.text) {
+        ("", "") => (value, Ok(None)),
+        ("", _) => (value, Err("a digest without its algorithm; give both or neither".to_owned())),
+        (name, "") => {
+            let why = format!("the algorithm `{}` without a digest; give both or neither", shown(name));
+            (algorithm, Err(why))
+        }
+        (name, hex) => match name.parse::<Algorithm>() {
+            Ok(known) => (value, Digest::new(known, hex).map(Some).map_err(|error| not_a_digest(&error))),
+            Err(error) => (algorithm, Err(not_a_digest(&error))),
+        },
+    }
+}
+
+/// The error's own words, but for texts of any length in it.
+fn not_a_digest(error: &NotADigest) -> String {
+    match error {
+        NotADigest::Length { algorithm, value } => format!(
+            "a {algorithm} digest has {} hex digits, and `{}` has {} characters",
+            algorithm.digits(),
+            shown(value),
+            value.chars().count()
+        ),
+        NotADigest::Algorithm(name) => NotADigest::Algorithm(shown(name)).to_string(),
+        NotADigest::Hex(value) => NotADigest::Hex(shown(value)).to_string(),
+    }
+}
