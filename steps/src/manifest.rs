@@ -68,7 +68,7 @@ pub struct Row {
     pub size: Option<u64>,
     /// Informative: any text.
     pub modified: Option<String>,
-    /// Decoded, and a path that stays below its directory. Rows of an [`inline`] manifest may have none.
+    /// Decoded, and a path that stays below its directory.
     pub name: String,
     pub mime_type: Option<String>,
     /// Given for a new version of an object that exists.
@@ -123,10 +123,10 @@ pub fn validate(input: impl BufRead) -> Result<Summary, Error> {
 /// [`validate`] with limits of the caller's.
 pub fn validate_within(input: impl BufRead, limits: Limits) -> Result<Summary, Error> {
     // A fault in the header does not hide those of the rows, as long as it is known what a row is.
-    let (mut reader, mut problems) = Reader::start(input, limits)?;
+    let (reader, mut problems) = Reader::start(input, limits)?;
     let kind = reader.kind();
     let mut summary = Summary { kind, rows: 0, rows_with_size: 0, rows_with_digest: 0, bytes: 0 };
-    while let Some(item) = reader.next() {
+    for item in reader {
         match item {
             Ok(row) => {
                 summary.rows += 1;

@@ -10,7 +10,7 @@ use super::columns::{Column, Kind, Term};
 use super::encoding::is_space;
 use super::lines::{Line, Lines};
 use super::problems::{Problem, Problems, shown};
-use super::row::{column_of_field_at, fields};
+use super::row::fields;
 use super::{Error, Limits};
 
 /// How a manifest begins.
@@ -60,7 +60,10 @@ pub(super) fn unreadable(number: u64, line: &Line<'_>, limits: Limits) -> Option
         }
         Line::NotText(before) => {
             let why = "not UTF-8; save the manifest in this encoding";
-            Some(Problem::new(number, column_of_field_at(before, before.len()), why))
+            // The field that it is in begins before it, or with it.
+            let field = fields(before).last().filter(|field| !field.text.is_empty());
+            let column = field.map_or(before.chars().count() as u64 + 1, |field| field.column(before));
+            Some(Problem::new(number, column, why))
         }
     }
 }
@@ -72,19 +75,31 @@ pub(super) struct Header {
     kind: Option<Kind>,
     fields: Option<u64>,
     columns: Vec<Option<Column>>,
+    /// There was neither a row nor a `#%eof` behind it.
+    pub(super) at_end: bool,
     pub(super) problems: Problems,
 }
 
 impl Header {
     /// Reads up to the first row, or to the end; both are left to be read.
     pub(super) fn read<R: BufRead>(lines: &mut Lines<R>, limits: Limits) -> Result<Self, Error> {
-        let problems = Problems::none(limits.problems);
-        let mut header = Header { profile: None, kind: None, fields: None, columns: Vec::new(), problems };
+        let mut header = Header {
+            profile: None,
+            kind: None,
+            fields: None,
+            columns: Vec::new(),
+            at_end: false,
+            problems: Problems::none(limits.problems),
+        };
         let mut begun = false;
         loop {
             let (number, line) = match lines.next() {
                 Ok(Some(next)) => next,
-                Ok(None) => break,
+                Ok(None) => {
+                    // Of an empty one it goes without saying.
+                    header.at_end = begun;
+                    break;
+                }
                 Err(error) => return Err(Error::Unreadable { line: lines.number(), error }),
             };
             let text = match line {
@@ -104,7 +119,13 @@ impl Header {
                 break;
             }
             match unreadable(number, &line, limits) {
-                Some(problem) => header.problems.push(problem),
+                Some(problem) => {
+                    header.problems.push(problem);
+                    // It is there, and cannot be read: that is one fault, not two.
+                    if purpose == Purpose::Profile {
+                        header.profile = Some(number);
+                    }
+                }
                 None if purpose == Purpose::Profile => header.profile(number, text),
                 None if purpose == Purpose::Fields => header.fields(number, text),
                 None => {}
@@ -120,7 +141,20 @@ impl Header {
             );
             header.problems.push(Problem::new(lines.number().max(1), 1, why));
         }
+        header.check_fields();
+        header.problems.sort();
         Ok(header)
+    }
+
+    /// Whose fields other profiles have is no matter here.
+    fn check_fields(&mut self) {
+        let (Some(number), Some(_)) = (self.fields, self.kind) else { return };
+        for needed in [Column::Url, Column::Name] {
+            if !self.columns.contains(&Some(needed)) {
+                let why = format!("`#%fields` has no {needed}; every manifest needs it");
+                self.problems.push(Problem::new(number, 1, why));
+            }
+        }
     }
 
     /// The kind and the columns by position; `None` if it is not known what a row is.
@@ -144,11 +178,12 @@ impl Header {
     }
 
     fn profile(&mut self, number: u64, line: &str) {
-        if let Some(before) = self.profile.replace(number) {
+        if let Some(before) = self.profile {
             let why = format!("a second `#%profile`; the first is on line {before}");
             self.problems.push(Problem::new(number, 1, why));
             return;
         }
+        self.profile = Some(number);
         let Some(field) = fields(line).nth(1).filter(|field| !field.text.is_empty()) else {
             let why = "`#%profile` names no profile; write it behind a `|`";
             self.problems.push(Problem::new(number, 1, why));
@@ -163,22 +198,17 @@ impl Header {
     }
 
     fn fields(&mut self, number: u64, line: &str) {
-        if let Some(before) = self.fields.replace(number) {
+        if let Some(before) = self.fields {
             let why = format!("a second `#%fields`; the first is on line {before}");
             self.problems.push(Problem::new(number, 1, why));
             return;
         }
+        self.fields = Some(number);
         for field in fields(line).skip(1) {
             // Where a name comes twice (mrt:title, dc:title), the first one counts.
             let column =
                 Column::from_field(field.text).filter(|column| !self.columns.contains(&Some(*column)));
             self.columns.push(column);
-        }
-        for needed in [Column::Url, Column::Name] {
-            if !self.columns.contains(&Some(needed)) {
-                let why = format!("`#%fields` has no {needed}; every manifest needs it");
-                self.problems.push(Problem::new(number, 1, why));
-            }
         }
     }
 }

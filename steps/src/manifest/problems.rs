@@ -64,6 +64,11 @@ impl Problems {
         }
     }
 
+    /// Puts those that are listed into the order of their places.
+    pub(super) fn sort(&mut self) {
+        self.list.sort_by_key(|problem| (problem.line, problem.column));
+    }
+
     /// An error if there is one.
     pub(super) fn into_result(self) -> Result<(), Problems> {
         if self.is_empty() { Ok(()) } else { Err(self) }
@@ -91,9 +96,14 @@ impl Problems {
 
 impl From<Problem> for Problems {
     fn from(problem: Problem) -> Self {
-        let mut problems = Problems::none(1);
-        problems.push(problem);
-        problems
+        vec![problem].into()
+    }
+}
+
+/// All of them, however many.
+impl From<Vec<Problem>> for Problems {
+    fn from(list: Vec<Problem>) -> Self {
+        Problems { limit: list.len(), list, more: 0, more_from: (0, 0) }
     }
 }
 

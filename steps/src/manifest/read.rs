@@ -6,7 +6,7 @@ use super::columns::{Column, Kind};
 use super::header::{Header, LAST, Purpose, purpose, unreadable};
 use super::lines::{Line, Lines};
 use super::names::Names;
-use super::problems::{Problem, Problems, shown};
+use super::problems::{Problem, Problems};
 use super::{Error, Limits, Row, row};
 
 /// Reads a manifest in one pass. As an iterator it gives an item for each row: the row, or all that is wrong
@@ -39,6 +39,9 @@ impl<R: BufRead> Reader<R> {
         let mut lines = Lines::new(input, limits.line);
         let mut header = Header::read(&mut lines, limits)?;
         let Some((kind, columns)) = header.known() else {
+            if header.at_end {
+                header.problems.push(cut_off(&lines));
+            }
             return Err(header.problems.into());
         };
         let names = (kind == Kind::Object).then(Names::default);
@@ -55,10 +58,11 @@ impl<R: BufRead> Reader<R> {
         self.line
     }
 
-    fn end(&mut self, line: u64, column: u64, why: impl Into<String>) -> Option<Result<Row, Error>> {
+    /// The last item.
+    fn end(&mut self, problem: Problem) -> Error {
         self.ended = true;
-        self.line = line;
-        Some(Err(Error::Corrupt(Problem::new(line, column, why).into())))
+        self.line = problem.line;
+        Error::Corrupt(problem.into())
     }
 
     /// After `#%eof`: nothing may follow that somebody meant to be taken.
@@ -66,7 +70,11 @@ impl<R: BufRead> Reader<R> {
         self.ended = true;
         self.line = eof;
         if self.rows == 0 {
-            return self.end(eof, 1, "the manifest has no rows: there is nothing to take in");
+            return Some(Err(self.end(Problem::new(
+                eof,
+                1,
+                "the manifest has no rows: there is nothing to take in",
+            ))));
         }
         loop {
             match self.lines.next() {
@@ -76,7 +84,7 @@ impl<R: BufRead> Reader<R> {
                     let why = format!(
                         "there is more after `{LAST}`, which would be lost; one file is one manifest"
                     );
-                    return self.end(number, 1, why);
+                    return Some(Err(self.end(Problem::new(number, 1, why))));
                 }
                 Err(error) => return Some(Err(self.failed(error))),
             }
@@ -89,24 +97,10 @@ impl<R: BufRead> Reader<R> {
     }
 }
 
-/// A row that has no fault of its own, and a name that no other row has.
-fn parse(
-    text: &str,
-    number: u64,
-    columns: &[Option<Column>],
-    names: Option<&mut Names>,
-) -> Result<Row, Problems> {
-    let row = row::parse(text, number, columns)?;
-    if let Some(before) = names.and_then(|names| names.insert(&row.name, number)) {
-        let at = columns.iter().position(|column| *column == Some(Column::Name)).unwrap_or(0);
-        let column = row::fields(text).nth(at).map_or(1, |field| field.column(text));
-        let why = format!(
-            "the file name `{}` is on line {before} already; give each file its own",
-            shown(&row.name)
-        );
-        return Err(Problem::new(number, column, why).into());
-    }
-    Ok(row)
+/// The end of the input where more was to come.
+fn cut_off<R: BufRead>(lines: &Lines<R>) -> Problem {
+    let why = format!("the manifest ends without `{LAST}`: it was cut off; send the whole of it");
+    Problem::new(lines.number() + 1, 1, why)
 }
 
 impl<R: BufRead> Iterator for Reader<R> {
@@ -117,10 +111,8 @@ impl<R: BufRead> Iterator for Reader<R> {
             let (number, line) = match self.lines.next() {
                 Ok(Some(next)) => next,
                 Ok(None) => {
-                    let line = self.lines.number() + 1;
-                    let why =
-                        format!("the manifest ends without `{LAST}`: it was cut off; send the whole of it");
-                    return self.end(line, 1, why);
+                    let problem = cut_off(&self.lines);
+                    return Some(Err(self.end(problem)));
                 }
                 Err(error) => return Some(Err(self.failed(error))),
             };
@@ -129,24 +121,24 @@ impl<R: BufRead> Iterator for Reader<R> {
                     Purpose::Blank | Purpose::Remark => continue,
                     Purpose::Eof => return self.after_eof(number),
                     Purpose::Profile | Purpose::Fields => {
-                        Err(Problem::new(number, 1, "this stands before the first row or not at all").into())
+                        Err(vec![Problem::new(number, 1, "this stands before the first row or not at all")])
                     }
                     Purpose::Row => {
                         self.rows += 1;
-                        parse(text, number, &self.columns, self.names.as_mut())
+                        row::parse(text, number, &self.columns, self.names.as_mut())
                     }
                 },
                 Line::TooLong | Line::NotText(_) => {
                     self.rows += 1;
-                    Err(unreadable(number, &line, self.limits).map_or(Problems::none(0), Problems::from))
+                    Err(unreadable(number, &line, self.limits).into_iter().collect())
                 }
             };
             if self.rows > self.limits.rows {
                 let why = format!("more than {} rows; split the manifest", self.limits.rows);
-                return self.end(number, 1, why);
+                return Some(Err(self.end(Problem::new(number, 1, why))));
             }
             self.line = number;
-            return Some(item.map_err(Error::Corrupt));
+            return Some(item.map_err(|problems| Error::Corrupt(problems.into())));
         }
         None
     }

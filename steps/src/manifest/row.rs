@@ -5,8 +5,8 @@ use crate::digest::{Algorithm, Digest, NotADigest};
 use super::Row;
 use super::columns::Column;
 use super::encoding::{decode_local_ids, decode_name, decode_text, is_space};
-use super::names;
-use super::problems::{Problem, Problems, shown};
+use super::names::{self, Names};
+use super::problems::{Problem, shown};
 
 /// A field of a line, without the space around it.
 #[derive(Debug, Clone, Copy)]
@@ -55,16 +55,24 @@ struct Found<'a> {
     digest: Option<Field<'a>>,
 }
 
-/// Reads a line whose columns are known. Where a column holds a name, a `None` of `columns` is ignored.
-pub(super) fn parse(line: &str, number: u64, columns: &[Option<Column>]) -> Result<Row, Problems> {
-    // Never more problems than fields.
-    let mut problems = Problems::none(usize::MAX);
+/// Reads a line whose columns are known by position; a `None` is ignored. A name that is in `names` already
+/// is a fault, and a new one is in it afterwards, whatever else is wrong with its row.
+pub(super) fn parse(
+    line: &str,
+    number: u64,
+    columns: &[Option<Column>],
+    names: Option<&mut Names>,
+) -> Result<Row, Vec<Problem>> {
     if let Some(at) = line.find('\0') {
         let column = column_of_field_at(line, at);
-        return Err(Problem::new(number, column, "holds a NUL character; a manifest is text").into());
+        return Err(vec![Problem::new(number, column, "holds a NUL character; a manifest is text")]);
     }
     let mut row = Row::default();
     let mut found = Found::default();
+    let mut problems = Vec::new();
+    let mut keep = |field: Field<'_>, outcome: Result<(), String>| {
+        problems.extend(outcome.err().map(|why| Problem::new(number, field.column(line), why)));
+    };
     for (field, column) in fields(line).zip(columns) {
         let Some(column) = column else { continue };
         match column {
@@ -73,10 +81,7 @@ pub(super) fn parse(line: &str, number: u64, columns: &[Option<Column>]) -> Resu
             Column::Algorithm => found.algorithm = Some(field),
             Column::Digest => found.digest = Some(field),
             _ if field.text.is_empty() => {}
-            Column::Size => match size(field.text) {
-                Ok(size) => row.size = Some(size),
-                Err(why) => problems.push(Problem::new(number, field.column(line), why)),
-            },
+            Column::Size => keep(field, size(field.text).map(|size| row.size = Some(size))),
             Column::LocalId => row.local_ids = decode_local_ids(field.text),
             Column::DublinCore(term) => {
                 row.dublin_core.insert(*term, decode_text(field.text));
@@ -90,19 +95,17 @@ pub(super) fn parse(line: &str, number: u64, columns: &[Option<Column>]) -> Resu
         }
     }
     let missing = Field { text: "", at: line.len() };
-    let mut keep = |field: Field<'_>, outcome: Result<(), String>| {
-        if let Err(why) = outcome {
-            problems.push(Problem::new(number, field.column(line), why));
-        }
-    };
     let field = found.url.unwrap_or(missing);
     keep(field, url(field.text).map(|url| row.url = url));
     let (field, digest) = digest(found.algorithm.unwrap_or(missing), found.digest.unwrap_or(missing));
     keep(field, digest.map(|digest| row.digest = digest));
     let field = found.name.unwrap_or(missing);
-    keep(field, name(field.text).map(|name| row.name = name));
-    problems.into_result()?;
-    Ok(row)
+    keep(field, name(field.text, number, names).map(|name| row.name = name));
+    if problems.is_empty() {
+        return Ok(row);
+    }
+    problems.sort_by_key(|problem| problem.column);
+    Err(problems)
 }
 
 fn url(text: &str) -> Result<String, String> {
@@ -114,13 +117,19 @@ fn url(text: &str) -> Result<String, String> {
     Ok(url.to_owned())
 }
 
-fn name(text: &str) -> Result<String, String> {
+fn name(text: &str, line: u64, names: Option<&mut Names>) -> Result<String, String> {
     if text.is_empty() {
         return Err(format!("the row has no file name ({}); every row needs one", Column::Name));
     }
     let name = decode_name(text);
-    match names::fault(&name) {
-        Some(why) => Err(format!("the file name `{}` {why}", shown(&name))),
+    if let Some(why) = names::fault(&name) {
+        return Err(format!("the file name `{}` {why}", shown(&name)));
+    }
+    match names.and_then(|names| names.insert(&name, line)) {
+        Some(before) => Err(format!(
+            "the file name `{}` is on line {before} already; give each file a name of its own",
+            shown(&name)
+        )),
         None => Ok(name),
     }
 }
