@@ -11,6 +11,8 @@
 //! decoded is a `25` put behind its `%`: the name `a%20b` is written `a%2520b`, and `%2520` is read as `%20`.
 //! So everything can be written and is read back, and `100%25` stays `100%25`.
 
+use std::collections::HashSet;
+
 /// What stands behind a `%`, and what it stands for.
 type Codes = [(&'static str, char)];
 
@@ -33,15 +35,13 @@ pub(super) fn decode_text(field: &str) -> String {
 
 /// Each once, in order, none empty.
 pub(super) fn decode_local_ids(field: &str) -> Vec<String> {
-    let mut ids: Vec<String> = Vec::new();
-    let mut seen = std::collections::HashSet::new();
-    for part in field.split(';') {
-        let id = decode(part.trim_matches(is_space), LOCAL_ID);
-        if !id.is_empty() && seen.insert(id.clone()) {
-            ids.push(id);
-        }
-    }
-    ids
+    each_once(field.split(';').map(|part| decode(part.trim_matches(is_space), LOCAL_ID)))
+}
+
+/// What is not empty, at the place where it came first.
+pub(super) fn each_once(ids: impl Iterator<Item = String>) -> Vec<String> {
+    let mut seen = HashSet::new();
+    ids.filter(|id| !id.is_empty() && seen.insert(id.clone())).collect()
 }
 
 pub(super) fn encode_name(name: &str) -> String {

@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::Value;
 use url::Url;
 
-use super::encoding::{decode_local_ids, is_space};
+use super::encoding::{decode_local_ids, each_once, is_space};
 use super::problems::shown;
 use super::{Limits, Row, names};
 
@@ -112,17 +112,13 @@ fn row_of_object(fields: &serde_json::Map<String, Value>) -> Result<Row, String>
             ("primary_id", Value::String(text)) => {
                 primary_id = Some(text.trim_matches(is_space).to_owned()).filter(|id| !id.is_empty());
             }
-            ("local_id", Value::String(text)) => add(&mut local_ids, text),
+            ("local_id", Value::String(text)) => local_ids = vec![text.as_str()],
             ("local_id", Value::Array(list)) => {
-                for id in list {
-                    let Value::String(text) = id else {
-                        return Err(format!(
-                            "local_id is a list of texts, and `{}` is none",
-                            shown(&id.to_string())
-                        ));
-                    };
-                    add(&mut local_ids, text);
+                if let Some(other) = list.iter().find(|id| !id.is_string()) {
+                    let other = shown(&other.to_string());
+                    return Err(format!("local_id is a list of texts, and `{other}` is none"));
                 }
+                local_ids = list.iter().filter_map(Value::as_str).collect();
             }
             ("url" | "primary_id", _) => return Err(format!("{key} is a text")),
             ("local_id", _) => return Err("local_id is a list of texts".to_owned()),
@@ -130,15 +126,8 @@ fn row_of_object(fields: &serde_json::Map<String, Value>) -> Result<Row, String>
         }
     }
     let url = url.ok_or("there is no url")?;
+    let local_ids = each_once(local_ids.into_iter().map(|id| id.trim_matches(is_space).to_owned()));
     Ok(Row { primary_id, local_ids, ..row_of_url(url)? })
-}
-
-/// Each once, none empty.
-fn add(ids: &mut Vec<String>, text: &str) {
-    let id = text.trim_matches(is_space);
-    if !id.is_empty() && !ids.iter().any(|known| known == id) {
-        ids.push(id.to_owned());
-    }
 }
 
 fn is_ark(text: &str) -> bool {

@@ -137,4 +137,13 @@ mod tests {
         assert_eq!(lines.next().unwrap(), Some((2, Line::Text("b"))));
         assert_eq!(lines.next().unwrap(), None);
     }
+
+    #[test]
+    fn a_line_without_end_is_not_kept() {
+        let input = io::Read::take(io::repeat(b'x'), 5_000_000);
+        let mut lines = Lines::new(io::BufReader::new(input), 1000);
+        assert_eq!(lines.next().unwrap(), Some((1, Line::TooLong)));
+        assert!(lines.buffer.capacity() <= 16_384, "{} bytes are kept", lines.buffer.capacity());
+        assert_eq!(lines.next().unwrap(), None);
+    }
 }

@@ -68,4 +68,12 @@ mod tests {
         assert_eq!(names.insert("ab", 9), None);
         assert_eq!(names.insert("A/b", 10), None);
     }
+
+    #[test]
+    fn a_name_costs_twenty_bytes_however_long_it_is() {
+        fn entry<K, V>(_: &HashMap<K, V>) -> usize {
+            size_of::<(K, V)>()
+        }
+        assert_eq!(entry(&Names::default().0), 20);
+    }
 }

@@ -68,13 +68,9 @@ impl<R: BufRead> Reader<R> {
     /// After `#%eof`: nothing may follow that somebody meant to be taken.
     fn after_eof(&mut self, eof: u64) -> Option<Result<Row, Error>> {
         self.ended = true;
-        self.line = eof;
         if self.rows == 0 {
-            return Some(Err(self.end(Problem::new(
-                eof,
-                1,
-                "the manifest has no rows: there is nothing to take in",
-            ))));
+            let why = "the manifest has no rows: there is nothing to take in";
+            return Some(Err(self.end(Problem::new(eof, 1, why))));
         }
         loop {
             match self.lines.next() {
