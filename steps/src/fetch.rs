@@ -1,1 +1,195 @@
-//! fetch
+//! Files from elsewhere: how big they are, and how they get here whole.
+//!
+//! A [`Fetcher`] follows URLs that come from outside. It promises that
+//! - nothing is connected to that the [`Rules`] do not allow, on any hop ([`address`]);
+//! - every request is bounded in bytes and in time, and each file in requests;
+//! - a file has its name only when it is whole, verified, and safe on the disk;
+//! - what was fetched is not fetched again: an attempt goes on where the last one stopped, if the server
+//!   can tell that the file is still the same;
+//! - credentials in URLs are used and never shown.
+//!
+//! **When things break.** A server that is away, overloaded, slow or cuts connections is asked again, with
+//! growing pauses, up to `retries` times in all; then it is [`Failure::Later`], and the part stays for the
+//! next attempt. What will not change by waiting (404, 403, a forbidden address, too many redirects) is
+//! [`Failure::Fail`] at once. A size or digest that is not the announced one is [`Failure::Fail`] with both
+//! values, and the part is removed. A URL that no configuration could allow is [`Failure::Hopeless`].
+//!
+//! Not promised: a file whose announced values hold neither size nor digest is taken as the server sends
+//! it; a server that ends such an answer early without having said its length is not found out.
+
+mod address;
+mod ask;
+mod body;
+mod local;
+mod part;
+mod redact;
+mod retry;
+mod rules;
+mod size;
+mod transfer;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use reqwest::dns::Resolve;
+use reqwest::header::{ACCEPT_ENCODING, HeaderMap, HeaderValue};
+use url::Url;
+
+pub use self::address::{Allowed, Forbidden, Network, SystemNames, not_public};
+use self::address::{Guard, GuardedNames};
+use self::ask::Turns;
+pub use self::redact::redacted;
+use self::retry::Retries;
+pub use self::rules::Rules;
+use crate::digest::{Algorithm, Digest};
+use crate::outcome::{Cancel, Failure, Progress, Result};
+
+/// A file that is to be fetched, and what was announced of it.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    pub url: Url,
+    pub size: Option<u64>,
+    pub digests: Vec<Digest>,
+    /// Digests to compute besides sha-256 and those that were announced.
+    pub algorithms: Vec<Algorithm>,
+}
+
+impl Wanted {
+    /// A file of which nothing is known.
+    pub fn new(url: Url) -> Self {
+        Self { url, size: None, digests: Vec::new(), algorithms: Vec::new() }
+    }
+
+    fn all_algorithms(&self) -> Vec<Algorithm> {
+        let announced = self.digests.iter().map(Digest::algorithm);
+        let mut all: Vec<_> = announced.chain(self.algorithms.iter().copied()).collect();
+        all.push(Algorithm::Sha256);
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+}
+
+/// A file that is here, whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fetched {
+    pub size: u64,
+    /// In the order of [`Algorithm`]; sha-256 is always among them.
+    pub digests: Vec<Digest>,
+    /// How often it was tried again.
+    pub retries: u32,
+}
+
+/// Fetches files by the rules. One for all of a node: it holds the limits of requests at a time.
+#[derive(Debug)]
+pub struct Fetcher {
+    rules: Rules,
+    guard: Guard,
+    client: reqwest::Client,
+    /// For our own public URL, whose address is not checked.
+    own_client: Option<reqwest::Client>,
+    turns: Turns,
+}
+
+impl Fetcher {
+    /// Fails if the certificates of this machine cannot be read.
+    pub fn new(rules: Rules) -> Result<Self> {
+        Self::with_names(rules, Arc::new(SystemNames))
+    }
+
+    /// With names resolved otherwise than by the system. What they resolve to is checked all the same.
+    pub fn with_names(rules: Rules, names: Arc<dyn Resolve>) -> Result<Self> {
+        let guard = Guard::new(rules.allowed.clone());
+        let guarded = Arc::new(GuardedNames { guard: guard.clone(), names: names.clone() });
+        let client = client(&rules, guarded)?;
+        let own_client = rules.public_url.as_ref().map(|_| self::client(&rules, names)).transpose()?;
+        let turns = Turns::new(rules.per_host, rules.per_node);
+        Ok(Self { rules, guard, client, own_client, turns })
+    }
+
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// Brings a file to `to`, in a directory that is there. Counts its bytes, and itself when it is whole.
+    ///
+    /// If `to` is there with the announced size and digests it is taken as it is, without a request; without
+    /// an announced digest it is fetched again and replaced. Stops within a chunk when cancelled, and keeps
+    /// what it has.
+    pub async fn fetch(
+        &self,
+        wanted: &Wanted,
+        to: &Path,
+        progress: &Progress,
+        cancel: &Cancel,
+    ) -> Result<Fetched> {
+        let shown = redacted(&wanted.url);
+        let mut retries = Retries::new(&self.rules, &shown);
+        if let Some(fetched) = transfer::adopt(wanted, to, progress, cancel).await? {
+            progress.add_file();
+            return Ok(fetched);
+        }
+        let part = loop {
+            match transfer::open(self, wanted, to, progress, cancel).await {
+                Ok(part) => break part,
+                Err(broken) => retries.next(broken, progress, cancel).await?,
+            }
+        };
+        loop {
+            let broken = match self.transfer(wanted, &part, progress, cancel).await {
+                Ok((size, digests)) => {
+                    progress.add_file();
+                    return Ok(Fetched { size, digests, retries: retries.done });
+                }
+                Err(broken) => broken,
+            };
+            transfer::settle(&part, &broken).await?;
+            if let Err(failure) = retries.next(broken, progress, cancel).await {
+                transfer::leave(&part).await?;
+                return Err(failure);
+            }
+        }
+    }
+
+    /// A small file, such as a manifest, of at most `limit` bytes.
+    pub async fn get_small(&self, url: &Url, limit: u64, cancel: &Cancel) -> Result<Bytes> {
+        let shown = redacted(url);
+        let progress = Progress::default();
+        let mut retries = Retries::new(&self.rules, &shown);
+        loop {
+            match self.read_small(url, limit, &progress, cancel).await {
+                Ok(bytes) => return Ok(bytes),
+                Err(broken) => retries.next(broken, &progress, cancel).await?,
+            }
+        }
+    }
+
+    /// How big a file is; None if that cannot be found out. The reason is logged.
+    pub async fn size(&self, url: &Url) -> Option<u64> {
+        match self.size_or_reason(url).await {
+            Ok(size) => Some(size),
+            Err(reason) => {
+                tracing::info!(url = redacted(url), reason, "the size is not known");
+                None
+            }
+        }
+    }
+}
+
+fn client(rules: &Rules, names: Arc<dyn Resolve>) -> Result<reqwest::Client> {
+    let mut headers = HeaderMap::new();
+    // The bytes as they are: digests are of the file, not of an encoding.
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    reqwest::Client::builder()
+        .user_agent(concat!("ingestd/", env!("CARGO_PKG_VERSION")))
+        .default_headers(headers)
+        .redirect(reqwest::redirect::Policy::none())
+        // A proxy would resolve names itself, unchecked.
+        .no_proxy()
+        .referer(false)
+        .connect_timeout(rules.connect_timeout)
+        .dns_resolver(names)
+        .build()
+        .map_err(|error| Failure::fail(format!("the HTTP client cannot be set up: {}", redact::chain(error))))
+}
