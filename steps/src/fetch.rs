@@ -18,6 +18,7 @@
 //! it; a server that ends such an answer early without having said its length is not found out.
 
 mod address;
+mod answer;
 mod ask;
 mod body;
 mod local;

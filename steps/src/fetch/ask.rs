@@ -105,7 +105,7 @@ impl Fetcher {
         let turn = patiently(self.turns.take(host), progress, cancel).await?;
         // The client makes basic authentication of a user in the URL.
         let sending = client.request(method.clone(), url.clone()).headers(headers.clone()).send();
-        let limit = self.rules.connect_timeout + self.rules.stall;
+        let limit = self.rules.connect_timeout.saturating_add(self.rules.stall);
         let sent = tokio::select! {
             biased;
             () = cancel.cancelled() => return Err(Failure::Cancelled.into()),
@@ -113,7 +113,7 @@ impl Fetcher {
         };
         match sent {
             Ok(Ok(response)) => Ok(Answer { response, _turn: turn }),
-            Ok(Err(error)) => Err(self.broken(url, error)),
+            Ok(Err(error)) => Err(broken(url, error)),
             Err(_) => Err(Broken::again(format!("no answer within {limit:?}"))),
         }
     }
@@ -142,17 +142,16 @@ impl Fetcher {
         }
         Ok(&self.client)
     }
+}
 
-    #[expect(clippy::unused_self, reason = "reads as the others do")]
-    fn broken(&self, url: &Url, error: reqwest::Error) -> Broken {
-        if let Some(forbidden) = forbidden_in(&error) {
-            return Broken::fail(format!("{}: {forbidden}", redacted(url)));
-        }
-        if error.is_builder() {
-            return Broken::fail(format!("{}: {}", redacted(url), chain(error)));
-        }
-        Broken::again(chain(error))
+fn broken(url: &Url, error: reqwest::Error) -> Broken {
+    if let Some(forbidden) = forbidden_in(&error) {
+        return Broken::fail(format!("{}: {forbidden}", redacted(url)));
     }
+    if error.is_builder() {
+        return Broken::fail(format!("{}: {}", redacted(url), chain(error)));
+    }
+    Broken::again(chain(error))
 }
 
 fn forbidden_in(error: &reqwest::Error) -> Option<&Forbidden> {

@@ -364,3 +364,24 @@ pub(super) fn disk(what: &str, path: &Path, error: &io::Error) -> Failure {
         _ => Failure::Fail(why),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_may_be_better_later_and_other_failures_name_the_path() {
+        let failure = |kind: io::ErrorKind| disk("write", Path::new("/work/a"), &kind.into());
+        assert!(matches!(failure(io::ErrorKind::StorageFull), Failure::Later(_)));
+        assert!(matches!(failure(io::ErrorKind::QuotaExceeded), Failure::Later(_)));
+        let Failure::Fail(why) = failure(io::ErrorKind::PermissionDenied) else { panic!("not a failure") };
+        assert!(why.starts_with("cannot write `/work/a`: "), "{why}");
+    }
+
+    #[test]
+    fn a_note_holds_no_secret_of_the_url() {
+        let url = url::Url::parse("https://anna:pw1@h.org/a?token=t0k").unwrap();
+        let text = serde_json::to_string(&Note::of(&url, &HeaderMap::new(), None)).unwrap();
+        assert!(!text.contains("pw1") && !text.contains("t0k"), "{text}");
+    }
+}

@@ -90,7 +90,7 @@ impl<'a> Retries<'a> {
 fn pause(rules: &Rules, done: u32, asked: Option<Duration>, chance: f64) -> Duration {
     let doubled =
         rules.backoff.saturating_mul(1_u32.checked_shl(done).unwrap_or(u32::MAX)).min(rules.max_backoff);
-    let own = doubled.mul_f64(1.0 - chance / 2.0);
+    let own = doubled.saturating_sub((doubled / 2).mul_f64(chance));
     // Never sooner than the server asked, within reason.
     asked.map_or(own, |asked| own.max(asked.min(rules.max_retry_after)))
 }
@@ -158,6 +158,8 @@ mod tests {
         assert_eq!(pauses, [1, 2, 4, 5]);
         assert_eq!(pause(&rules, 1, None, 1.0), Duration::from_secs(1));
         assert_eq!(pause(&rules, 400, None, 0.0), Duration::from_secs(5));
+        let endless = Rules { backoff: Duration::MAX, max_backoff: Duration::MAX, ..Rules::default() };
+        assert_eq!(pause(&endless, 9, None, 0.0), Duration::MAX);
     }
 
     #[test]

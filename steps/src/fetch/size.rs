@@ -80,7 +80,7 @@ pub(super) fn range(headers: &HeaderMap) -> Option<(u64, u64, Option<u64>)> {
     let (first, last) = range.split_once('-')?;
     let total = if total == "*" { None } else { Some(digits(total)?) };
     let (first, last) = (digits(first)?, digits(last)?);
-    let sound = first <= last && total.is_none_or(|total| last < total);
+    let sound = first <= last && last < u64::MAX && total.is_none_or(|total| last < total);
     sound.then_some((first, last, total))
 }
 
@@ -110,6 +110,7 @@ mod tests {
             "5-9/10",
             "bytes +5-9/10",
             "bytes 5-9",
+            "bytes 5-18446744073709551615/*",
             "bytes 5-9/99999999999999999999",
         ] {
             assert_eq!(range(wrong), None, "{wrong}");

@@ -9,20 +9,20 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
-use reqwest::header::{HeaderMap, HeaderValue, IF_RANGE, RANGE, TRANSFER_ENCODING};
+use reqwest::header::{HeaderMap, TRANSFER_ENCODING};
 use reqwest::{Method, Response, StatusCode};
 use tokio::sync::mpsc;
 use url::Url;
 
+use super::answer::{continues, continuing, refused};
 use super::body::Body;
 use super::part::{Keep, Note, Part, disk, hash, mismatch};
 use super::redact::redacted;
-use super::retry::{Again, Broken, retry_after};
-use super::size::{length, range};
+use super::retry::{Again, Broken};
+use super::size::length;
 use super::{Fetched, Fetcher, Rules, Wanted, local};
 use crate::digest::{Digest, Digests};
 use crate::outcome::{Cancel, Failure, Progress, Result};
@@ -348,43 +348,4 @@ impl Fetcher {
         let most = self.rules.max_bytes;
         Failure::fail(format!("{}: is longer than {most} bytes (`fetch.max_bytes`)", redacted(url)))
     }
-}
-
-/// The headers that ask for the rest, if something is here.
-fn continuing(at: u64, here: &Note) -> HeaderMap {
-    let mut headers = HeaderMap::new();
-    let validator = here.validator().and_then(|validator| HeaderValue::from_str(validator).ok());
-    let range = HeaderValue::from_str(&format!("bytes={at}-")).ok();
-    if let (Some(validator), Some(range), true) = (validator, range, at > 0) {
-        headers.insert(RANGE, range);
-        headers.insert(IF_RANGE, validator);
-    }
-    headers
-}
-
-/// Whether a 206 goes on exactly where the part ends; the whole length, or what is wrong.
-fn continues(headers: &HeaderMap, at: u64, here: &Note, there: &Note) -> Result<Option<u64>, String> {
-    let Some((first, last, total)) = range(headers) else {
-        return Err("a part of the file came without saying which".into());
-    };
-    let whole = total.unwrap_or(last + 1);
-    let wrong_total = here.total.is_some_and(|known| known != whole);
-    if at == 0 || first != at || last + 1 != whole || wrong_total {
-        return Err(format!(
-            "bytes {first} to {last} of {whole} came where the rest from {at} was asked for"
-        ));
-    }
-    if !here.agrees(there) {
-        return Err("the file has changed on the server".into());
-    }
-    Ok(Some(whole))
-}
-
-/// What a status that brings no file means.
-fn refused(url: &Url, status: StatusCode, headers: &HeaderMap) -> Broken {
-    if matches!(status.as_u16(), 408 | 425 | 429) || status.is_server_error() {
-        let wait = retry_after(headers, SystemTime::now());
-        return Broken::Again(Again { why: status.to_string(), wait, from_zero: false, fail: false });
-    }
-    Broken::fail(format!("{}: the server answers {status}", redacted(url)))
 }

@@ -68,7 +68,7 @@ async fn a_file_that_changed_is_not_mixed() {
     let kit = cut_once(&GoodFile::new(body(SIZE), "1")).await;
     let changed = GoodFile::new(vec![7; SIZE], "2");
     kit.server.on("/a", move |request| changed.serve(request));
-    assert_eq!(kit.fetch_path("/a").await.unwrap().digests, [sha256(&[7; SIZE])]);
+    assert_eq!(kit.fetch_path("/a").await.unwrap().digests, [sha256(&vec![7; SIZE])]);
     assert_eq!(kit.server.requests("/a"), 2);
 }
 
@@ -86,7 +86,7 @@ async fn a_part_of_another_version_is_not_taken_though_the_server_calls_it_the_r
         _ => new.serve(request),
     });
     let fetched = kit.fetch_path("/a").await.unwrap();
-    assert_eq!((fetched.digests, fetched.retries), (vec![sha256(&[7; SIZE])], 2));
+    assert_eq!((fetched.digests, fetched.retries), (vec![sha256(&vec![7; SIZE])], 2));
     assert_eq!(kit.server.requests("/a"), 3);
 }
 
