@@ -12,6 +12,7 @@
 //! nobody knows it. Then the failure says so, and [`MintRequest::key`] stands in the name's metadata where
 //! the service keeps any, to find it by. A name is never given twice.
 
+pub mod anvl;
 pub mod ezid;
 pub mod local;
 pub mod noid;

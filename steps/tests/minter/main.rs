@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail by panicking")]
 
+mod ezid;
 mod faults;
 mod local;
+mod service;
 #[allow(dead_code, reason = "each suite uses its part of it")]
 #[path = "../../../store/tests/support/tree.rs"]
 mod tree;
