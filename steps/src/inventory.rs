@@ -1,1 +1,170 @@
-//! inventory
+//! The database of what is kept: objects, their versions, files and digests, and who deposited them.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | the embedded one, and the one for many nodes | [`sqlite`], [`postgres`] |
+//! | the tables, and how they change from release to release | `tables` |
+//! | how a version is recorded, and what is refused | `recording` |
+//! | how objects are read | `reading` |
+//! | the little that the two databases differ in | `engine` |
+//!
+//! A version is recorded in one transaction, whole or not at all. Versions of an object follow each other
+//! without gaps and never change. A local id of an owner belongs to one object.
+//!
+//! **When things break.** An answer that was lost leaves a doubt, and the same call again settles it: a
+//! version that is there already, of the same job with the same files, is answered with
+//! [`Recorded::already`]. Whatever else does not fit is refused, with what is there and what was to be.
+
+mod engine;
+pub mod postgres;
+mod reading;
+mod recording;
+pub mod sqlite;
+mod tables;
+
+use std::collections::HashSet;
+
+use futures::future::BoxFuture;
+use ingest_queue::date::Date;
+use ingest_queue::ids::{Bid, Jid};
+
+use crate::ark::Ark;
+use crate::digest::Digest;
+use crate::outcome::{Failure, Result};
+
+/// The longest owner, collection, key and local id, in bytes: they are in indexes, which have a bound.
+pub const MAX_NAME: usize = 1024;
+
+/// One version of an object, as it is to be recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    pub ark: Ark,
+    pub owner: String,
+    pub collection: String,
+    /// The first is 1.
+    pub version: u32,
+    /// The same for all attempts of one job in one state.
+    pub key: String,
+    /// Names of the object in its owner's world; they stay with it from version to version.
+    pub local_ids: Vec<String>,
+    pub title: Option<String>,
+    pub creator: Option<String>,
+    pub date: Option<String>,
+    pub files: Vec<File>,
+    pub ingest: Ingest,
+}
+
+/// A file of a version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct File {
+    pub path: String,
+    pub size: u64,
+    /// At most one of each algorithm.
+    pub digests: Vec<Digest>,
+    pub mime: Option<String>,
+}
+
+/// Where a version came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ingest {
+    pub bid: Bid,
+    pub jid: Jid,
+    pub submitter: String,
+    pub profile: String,
+    pub at: Date,
+}
+
+/// What became of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Recorded {
+    /// It was there before this call.
+    pub already: bool,
+}
+
+/// An object with all its versions, as they are at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Object {
+    pub ark: Ark,
+    pub owner: String,
+    /// Of the newest version.
+    pub collection: String,
+    /// In their order.
+    pub local_ids: Vec<String>,
+    /// From the first to the newest.
+    pub versions: Vec<Version>,
+}
+
+/// A version that was recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Version {
+    pub version: u32,
+    pub key: String,
+    pub title: Option<String>,
+    pub creator: Option<String>,
+    pub date: Option<String>,
+    /// In the order of their paths.
+    pub files: Vec<File>,
+    pub ingest: Ingest,
+}
+
+/// A database of what is kept.
+pub trait Inventory: std::fmt::Debug + Send + Sync {
+    /// Records a version, whole or not at all. May be repeated.
+    fn record<'a>(&'a self, record: &'a Record) -> BoxFuture<'a, Result<Recorded>>;
+
+    /// The object that has this local id of an owner.
+    fn find<'a>(&'a self, owner: &'a str, local_id: &'a str) -> BoxFuture<'a, Result<Option<Ark>>>;
+
+    /// An object with all its versions and files.
+    fn object<'a>(&'a self, ark: &'a Ark) -> BoxFuture<'a, Result<Option<Object>>>;
+
+    /// The local ids of an object, in their order; none if there is no such object.
+    fn local_ids<'a>(&'a self, ark: &'a Ark) -> BoxFuture<'a, Result<Vec<String>>>;
+}
+
+impl Record {
+    /// Whether it can be recorded at all, in any of the databases.
+    pub fn check(&self) -> Result<()> {
+        let refuse = |why: String| Err(Failure::hopeless(format!("{} cannot be recorded: {why}", self.ark)));
+        if self.version == 0 {
+            return refuse("the first version is 1, and not 0".into());
+        }
+        let names = [("owner", &self.owner), ("collection", &self.collection), ("key", &self.key)];
+        for (what, name) in names.into_iter().chain(self.local_ids.iter().map(|id| ("local id", id))) {
+            if name.is_empty() || name.len() > MAX_NAME {
+                return refuse(format!("the {what} `{}` is not 1 to {MAX_NAME} bytes long", shown(name)));
+            }
+        }
+        // PostgreSQL holds no NUL in a text.
+        if let Some(text) = self.texts().find(|text| text.contains('\0')) {
+            return refuse(format!("there is a NUL in `{}`", shown(text)));
+        }
+        let mut paths = HashSet::new();
+        for file in &self.files {
+            if file.path.is_empty() || !paths.insert(&file.path) {
+                return refuse(format!("the path `{}` is empty or there twice", shown(&file.path)));
+            }
+            if i64::try_from(file.size).is_err() {
+                return refuse(format!("{}: no file has {} bytes", shown(&file.path), file.size));
+            }
+            let algorithms: HashSet<_> = file.digests.iter().map(Digest::algorithm).collect();
+            if algorithms.len() < file.digests.len() {
+                return refuse(format!("{}: two digests of one algorithm", shown(&file.path)));
+            }
+        }
+        Ok(())
+    }
+
+    fn texts(&self) -> impl Iterator<Item = &String> {
+        let fixed = [&self.owner, &self.collection, &self.key, &self.ingest.submitter, &self.ingest.profile]
+            .into_iter();
+        let described = [&self.title, &self.creator, &self.date].into_iter().flatten();
+        let files = self.files.iter().flat_map(|file| [Some(&file.path), file.mime.as_ref()]).flatten();
+        fixed.chain(described).chain(&self.local_ids).chain(files)
+    }
+}
+
+/// What is shown of text that may be hostile.
+fn shown(text: &str) -> String {
+    text.chars().take(80).flat_map(char::escape_debug).collect()
+}
