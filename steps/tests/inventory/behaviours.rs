@@ -1,0 +1,199 @@
+//! What is recorded, what is answered the second time, and what is refused.
+
+use ingest_queue::ids::Jid;
+use ingest_steps::digest::Algorithm;
+use ingest_steps::inventory::{Inventory, Object, Record, Recorded, Version};
+use ingest_steps::outcome::Failure;
+
+use crate::place::{Place, on_both_databases};
+use crate::{OWNER, ark, digest, file, record};
+
+const NEW: Recorded = Recorded { already: false };
+const ALREADY: Recorded = Recorded { already: true };
+
+/// Why a record fails; it must be a failure that a person can repair.
+async fn refused(inventory: &dyn Inventory, record: &Record) -> String {
+    match inventory.record(record).await {
+        Err(Failure::Fail(why)) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn version_of(record: &Record) -> Version {
+    Version {
+        version: record.version,
+        key: record.key.clone(),
+        title: record.title.clone(),
+        creator: record.creator.clone(),
+        date: record.date.clone(),
+        files: record.files.clone(),
+        ingest: record.ingest.clone(),
+    }
+}
+
+async fn an_object_is_read_as_it_was_recorded(place: &Place) {
+    let inventory = place.open().await;
+    let first = record("m5a", 1, 1);
+    let mut second = record("m5a", 2, 2);
+    second.collection = "ucop_other".into();
+    second.local_ids = vec!["another".into()];
+    second.files.push(file("system/z", ""));
+    second.files[2].mime = None;
+    second.files[2].digests.clear();
+    assert_eq!(inventory.record(&first).await, Ok(NEW));
+    assert_eq!(inventory.record(&second).await, Ok(NEW));
+    let expected = Object {
+        ark: ark("m5a"),
+        owner: OWNER.into(),
+        collection: "ucop_other".into(),
+        local_ids: vec!["another".into(), "local-m5a".into()],
+        versions: vec![version_of(&first), version_of(&second)],
+    };
+    assert_eq!(inventory.object(&ark("m5-a")).await, Ok(Some(expected.clone())));
+    assert_eq!(place.open().await.object(&ark("m5a")).await, Ok(Some(expected)), "another node sees it");
+}
+
+async fn what_was_never_recorded_is_not_there(place: &Place) {
+    let inventory = place.open().await;
+    assert_eq!(inventory.object(&ark("m5a")).await, Ok(None));
+    assert_eq!(inventory.local_ids(&ark("m5a")).await, Ok(Vec::new()));
+    assert_eq!(inventory.find(OWNER, "local-m5a").await, Ok(None));
+}
+
+async fn recording_again_changes_nothing(place: &Place) {
+    let inventory = place.open().await;
+    let mut record = record("m5a", 1, 1);
+    assert_eq!(inventory.record(&record).await, Ok(NEW));
+    let before = (inventory.object(&record.ark).await, place.rows().await);
+    // In any order.
+    record.files.reverse();
+    record.files[0].digests.reverse();
+    assert_eq!(inventory.record(&record).await, Ok(ALREADY));
+    assert_eq!((inventory.object(&record.ark).await, place.rows().await), before);
+}
+
+async fn an_old_version_is_answered_too_when_newer_ones_are_there(place: &Place) {
+    let inventory = place.open().await;
+    inventory.record(&record("m5a", 1, 1)).await.unwrap();
+    inventory.record(&record("m5a", 2, 2)).await.unwrap();
+    assert_eq!(inventory.record(&record("m5a", 1, 1)).await, Ok(ALREADY));
+}
+
+async fn a_requeued_job_is_the_same_work(place: &Place) {
+    let inventory = place.open().await;
+    inventory.record(&record("m5a", 1, 1)).await.unwrap();
+    let requeued = Record { key: format!("{}/recording/1", Jid::new(1)), ..record("m5a", 1, 1) };
+    assert_eq!(inventory.record(&requeued).await, Ok(ALREADY));
+}
+
+async fn a_version_of_another_job_is_refused(place: &Place) {
+    let inventory = place.open().await;
+    inventory.record(&record("m5a", 1, 1)).await.unwrap();
+    let why = refused(&*inventory, &record("m5a", 1, 2)).await;
+    assert!(why.contains("version 1 of ark:/13030/m5a"), "{why}");
+    assert!(why.contains("recorded by jid0000000001") && why.contains("this is jid0000000002"), "{why}");
+}
+
+async fn the_same_work_is_not_recorded_as_two_versions(place: &Place) {
+    let inventory = place.open().await;
+    inventory.record(&record("m5a", 1, 1)).await.unwrap();
+    let why = refused(&*inventory, &record("m5a", 2, 1)).await;
+    assert!(why.contains("was recorded as version 1 before"), "{why}");
+}
+
+async fn the_same_version_with_other_files_is_refused(place: &Place) {
+    let inventory = place.open().await;
+    let recorded = record("m5a", 1, 1);
+    inventory.record(&recorded).await.unwrap();
+    let changes: [(&str, fn(&mut Record)); 7] = [
+        ("`producer/text.txt` has another", |record| record.files[0].size += 1),
+        ("`producer/text.txt` has another", |record| record.files[0].mime = None),
+        ("`producer/text.txt` has another", |record| record.files[0].digests.truncate(1)),
+        ("`producer/text.txt` has another", |record| {
+            record.files[0].digests[0] = digest(Algorithm::Md5, "0");
+        }),
+        ("`producer/text.txt` is there, and `producer/other.txt`", |record| {
+            record.files[0].path = "producer/other.txt".into();
+        }),
+        ("2 files are there, and 1 were to be", |record| record.files.truncate(1)),
+        ("2 files are there, and 3 were to be", |record| record.files.push(file("z", ""))),
+    ];
+    for (expected, change) in changes {
+        let mut other = recorded.clone();
+        change(&mut other);
+        let why = refused(&*inventory, &other).await;
+        assert!(why.contains("recorded with other files") && why.contains(expected), "{why}");
+    }
+    let why = refused(&*inventory, &Record { local_ids: vec!["new".into()], ..recorded.clone() }).await;
+    assert!(why.contains("without the local id `new`"), "{why}");
+    assert_eq!(inventory.record(&recorded).await, Ok(ALREADY));
+}
+
+async fn versions_follow_without_gaps(place: &Place) {
+    let inventory = place.open().await;
+    let why = refused(&*inventory, &record("m5a", 2, 1)).await;
+    assert!(why.contains("version 2 of ark:/13030/m5a") && why.contains("there is none yet"), "{why}");
+    inventory.record(&record("m5a", 1, 1)).await.unwrap();
+    let why = refused(&*inventory, &record("m5a", 3, 3)).await;
+    assert!(why.contains("version 3") && why.contains("the newest is 1"), "{why}");
+    assert_eq!(inventory.record(&record("m5a", 2, 2)).await, Ok(NEW));
+}
+
+async fn an_object_keeps_its_owner(place: &Place) {
+    let inventory = place.open().await;
+    inventory.record(&record("m5a", 1, 1)).await.unwrap();
+    let why = refused(&*inventory, &Record { owner: "somebody".into(), ..record("m5a", 2, 2) }).await;
+    assert!(why.contains(OWNER) && why.contains("somebody"), "{why}");
+}
+
+async fn a_local_id_leads_to_its_object(place: &Place) {
+    let inventory = place.open().await;
+    let mut first = record("m5a", 1, 1);
+    first.local_ids = vec!["b".into(), "a".into(), "b".into()];
+    inventory.record(&first).await.unwrap();
+    for id in ["a", "b"] {
+        assert_eq!(inventory.find(OWNER, id).await, Ok(Some(ark("m5a"))));
+    }
+    assert_eq!(inventory.find("somebody", "a").await, Ok(None));
+    assert_eq!(inventory.find(OWNER, "A").await, Ok(None), "the case of a local id counts");
+    assert_eq!(inventory.local_ids(&ark("m5a")).await, Ok(vec!["a".into(), "b".into()]));
+}
+
+async fn a_local_id_of_two_objects_is_refused_and_both_are_named(place: &Place) {
+    let inventory = place.open().await;
+    inventory.record(&record("m5a", 1, 1)).await.unwrap();
+    let before = place.rows().await;
+    let mut second = record("m5b", 1, 2);
+    second.local_ids.push("local-m5a".into());
+    let why = refused(&*inventory, &second).await;
+    for part in ["`local-m5a`", "ark:/13030/m5a", "ark:/13030/m5b", OWNER] {
+        assert!(why.contains(part), "{why}");
+    }
+    assert_eq!(inventory.object(&ark("m5b")).await, Ok(None));
+    assert_eq!(place.rows().await, before, "what is refused leaves nothing behind");
+}
+
+async fn two_owners_may_have_the_same_local_id(place: &Place) {
+    let inventory = place.open().await;
+    inventory.record(&Record { local_ids: vec!["1".into()], ..record("m5a", 1, 1) }).await.unwrap();
+    let other = Record { local_ids: vec!["1".into()], owner: "somebody".into(), ..record("m5b", 1, 2) };
+    inventory.record(&other).await.unwrap();
+    assert_eq!(inventory.find(OWNER, "1").await, Ok(Some(ark("m5a"))));
+    assert_eq!(inventory.find("somebody", "1").await, Ok(Some(ark("m5b"))));
+}
+
+on_both_databases!(
+    an_object_is_read_as_it_was_recorded,
+    what_was_never_recorded_is_not_there,
+    recording_again_changes_nothing,
+    an_old_version_is_answered_too_when_newer_ones_are_there,
+    a_requeued_job_is_the_same_work,
+    a_version_of_another_job_is_refused,
+    the_same_work_is_not_recorded_as_two_versions,
+    the_same_version_with_other_files_is_refused,
+    versions_follow_without_gaps,
+    an_object_keeps_its_owner,
+    a_local_id_leads_to_its_object,
+    a_local_id_of_two_objects_is_refused_and_both_are_named,
+    two_owners_may_have_the_same_local_id,
+);
