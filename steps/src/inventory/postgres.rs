@@ -103,8 +103,12 @@ fn failure(place: &str, error: sqlx::Error) -> Failure {
         sqlx::Error::Database(error) => {
             error.code().is_some_and(|code| PASSING.iter().any(|class| code.starts_with(class)))
         }
-        sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::WorkerCrashed => true,
-        sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::BeginFailed => true,
+        sqlx::Error::Io(_)
+        | sqlx::Error::Tls(_)
+        | sqlx::Error::WorkerCrashed
+        | sqlx::Error::PoolTimedOut
+        | sqlx::Error::PoolClosed
+        | sqlx::Error::BeginFailed => true,
         _ => false,
     };
     if passes { Failure::Later(why) } else { Failure::Fail(why) }

@@ -86,19 +86,25 @@ impl Engine for SqliteInventory {
     }
 }
 
-/// Busy, locked, a failing disk and a full one pass, or are repaired without a change to the file.
+/// The primary codes that pass, or are repaired without a change to the file: busy, locked, a failing disk, a
+/// full one.
+const PASSING: [u32; 4] = [5, 6, 10, 13];
+
 #[allow(clippy::needless_pass_by_value, reason = "it is the end of the error")]
 fn failure(place: &str, error: sqlx::Error) -> Failure {
     let why = format!("the inventory {place}: {error}");
-    let code =
-        error.as_database_error().and_then(|error| error.code()).and_then(|code| code.parse::<u32>().ok());
-    match (code.map(|code| code & 0xff), &error) {
-        (Some(5 | 6 | 10 | 13), _) => Failure::Later(why),
-        (Some(_), _) => Failure::Fail(why),
-        (None, sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed) => {
-            Failure::Later(why)
-        }
-        (None, sqlx::Error::WorkerCrashed | sqlx::Error::BeginFailed) => Failure::Later(why),
-        (None, _) => Failure::Fail(why),
-    }
+    let passes = match &error {
+        // The lower byte is the primary code, the rest says more of it.
+        sqlx::Error::Database(error) => error
+            .code()
+            .and_then(|code| code.parse::<u32>().ok())
+            .is_some_and(|code| PASSING.contains(&(code & 0xff))),
+        sqlx::Error::Io(_)
+        | sqlx::Error::WorkerCrashed
+        | sqlx::Error::PoolTimedOut
+        | sqlx::Error::PoolClosed
+        | sqlx::Error::BeginFailed => true,
+        _ => false,
+    };
+    if passes { Failure::Later(why) } else { Failure::Fail(why) }
 }

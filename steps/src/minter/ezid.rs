@@ -242,8 +242,7 @@ fn judge(status: StatusCode, said: String, pause: Option<Duration>) -> Sent {
         401 | 403 => Sent::Refused(Failure::fail(format!(
             "{why}; check the user and password of EZID, and that the user may mint on this shoulder"
         ))),
-        408 | 429 | 500.. => Sent::Doubt(why),
-        200..300 => Sent::Doubt(why),
+        200..300 | 408 | 429 | 500.. => Sent::Doubt(why),
         _ => Sent::Refused(Failure::fail(why)),
     }
 }

@@ -12,6 +12,9 @@ const NEW: Recorded = Recorded { already: false };
 const ALREADY: Recorded = Recorded { already: true };
 
 /// Why a record fails; it must be a failure that a person can repair.
+/// What the refusal says, and what is wrong.
+type Change = (&'static str, fn(&mut Record));
+
 async fn refused(inventory: &dyn Inventory, record: &Record) -> String {
     match inventory.record(record).await {
         Err(Failure::Fail(why)) => why,
@@ -105,7 +108,7 @@ async fn the_same_version_with_other_files_is_refused(place: &Place) {
     let inventory = place.open().await;
     let recorded = record("m5a", 1, 1);
     inventory.record(&recorded).await.unwrap();
-    let changes: [(&str, fn(&mut Record)); 7] = [
+    let changes: [Change; 7] = [
         ("`producer/text.txt` has another", |record| record.files[0].size += 1),
         ("`producer/text.txt` has another", |record| record.files[0].mime = None),
         ("`producer/text.txt` has another", |record| record.files[0].digests.truncate(1)),

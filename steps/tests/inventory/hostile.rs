@@ -6,6 +6,9 @@ use ingest_steps::outcome::Failure;
 use crate::place::{Place, on_both_databases};
 use crate::{OWNER, ark, file, record};
 
+/// What the refusal says, and what is wrong.
+type Change = (&'static str, fn(&mut Record));
+
 async fn any_text_comes_back_as_it_was(place: &Place) {
     let inventory = place.open().await;
     let texts = [
@@ -31,7 +34,7 @@ async fn any_text_comes_back_as_it_was(place: &Place) {
 
 async fn what_no_database_holds_is_refused_before_it_is_asked(place: &Place) {
     let inventory = place.open().await;
-    let changes: [(&str, fn(&mut Record)); 9] = [
+    let changes: [Change; 9] = [
         ("the first version is 1", |record| record.version = 0),
         ("there is a NUL in `a\\0b`", |record| record.title = Some("a\0b".into())),
         ("there is a NUL", |record| record.files[0].path = "\0".into()),
