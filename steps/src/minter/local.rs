@@ -92,7 +92,13 @@ impl LocalMinter {
 
     /// Not atomic, but shoulders are configured by people, and this is to show them their mistake.
     async fn check_neighbours(&self, ours: &str) -> Result<()> {
-        let (names, _) = self.session.children(map::MINTER).await.map_err(|error| self.failure(&error))?;
+        let mut lost = 0;
+        let names = loop {
+            match self.session.children(map::MINTER).await {
+                Ok((names, _)) => break names,
+                Err(error) => self.look_again(&error, &mut lost).await?,
+            }
+        };
         let alike = |name: &&String| *name != ours && (name.starts_with(ours) || ours.starts_with(*name));
         match names.iter().find(alike) {
             None => Ok(()),

@@ -18,9 +18,9 @@ use crate::tree::within;
 
 /// Opens a minter and takes two names, in blocks of one.
 async fn two_names(session: &Session, minted: &mut Vec<String>) -> Result<()> {
-    let minter = LocalMinter::open(session, TEMPLATE.parse().unwrap(), 1).await?;
+    let opened = LocalMinter::open(session, TEMPLATE.parse().unwrap(), 1).await?;
     for _ in 0..2 {
-        minted.push(minter.reserve(&request()).await?.to_string());
+        minted.push(opened.reserve(&request()).await?.to_string());
     }
     Ok(())
 }
@@ -45,14 +45,12 @@ async fn a_fault_at_any_call_never_gives_a_name_twice() {
                 break;
             }
             broken += 1;
-            match (fault, ended) {
-                (Fault::LoseRequest | Fault::LoseAnswer, Some(Ok(()))) => {}
-                // A listing that gets lost is no doubt about a name: it is only put off.
-                (Fault::LoseRequest | Fault::LoseAnswer, Some(Err(Failure::Later(_)))) => {}
-                (Fault::ExpireBefore | Fault::ExpireAfter, Some(Err(Failure::Lost(_)))) => {}
-                (Fault::KillBefore | Fault::KillAfter, None) => {}
-                other => panic!("{fault:?} at call {call}: {other:?}"),
-            }
+            let as_promised = match fault {
+                Fault::LoseRequest | Fault::LoseAnswer => matches!(ended, Some(Ok(()))),
+                Fault::ExpireBefore | Fault::ExpireAfter => matches!(ended, Some(Err(Failure::Lost(_)))),
+                Fault::KillBefore | Fault::KillAfter => ended.is_none(),
+            };
+            assert!(as_promised, "{fault:?} at call {call}: {ended:?}");
             within(two_names(&other, &mut minted)).await.unwrap();
             let different: HashSet<_> = minted.iter().collect();
             assert_eq!(different.len(), minted.len(), "{fault:?} at call {call}: {minted:?}");
@@ -68,7 +66,7 @@ async fn a_lost_answer_of_a_real_server_skips_a_block_and_uses_none_twice() {
     let proxy = Proxy::start(server.address());
     let chroot = chroot();
     let store = |connect: &str| {
-        let config = ZookeeperConfig::new(&format!("{connect}{chroot}"));
+        let config = ZookeeperConfig::new(format!("{connect}{chroot}"));
         Store::new(Arc::new(Zookeeper::new(config).unwrap()), Limits::default())
     };
     let session = store(&proxy.connect_string()).session().await.unwrap();
