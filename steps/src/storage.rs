@@ -1,1 +1,313 @@
-//! storage
+//! Where objects are kept: one trait, and the three places that it stands for.
+//!
+//! | place | module |
+//! |---|---|
+//! | an OCFL 1.1 repository in a directory (the default) | [`ocfl`] |
+//! | an S3-compatible bucket | [`s3`] |
+//! | a storage service over HTTP, by manifest hand-over | [`http`] |
+//!
+//! An object is known by its ARK, exactly as the caller writes it: bring it to one form first. It has
+//! versions 1, 2, … without gaps, each a whole state: the files of a request are all the files of the new
+//! version, and a file of the version before that is not among them is not in the new one. Content that an
+//! earlier version holds already is kept once.
+//!
+//! A store is done once per key. The key is kept with the version that it made; a request with a key that
+//! the object knows answers with that version, reads none of its files and changes nothing, even where the
+//! files of the repeated request differ.
+//!
+//! **When things break.** A store that failed, was stopped or was killed has made its version or has not;
+//! readers never see half of one. What it left behind is cleared by the next store of that object. A source
+//! file that is not what the request says fails the store before anything is made.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+use crate::digest::Digest;
+use crate::outcome::{Cancel, Failure, Progress, Result};
+
+pub mod disk;
+pub mod http;
+pub mod ocfl;
+pub mod s3;
+mod turns;
+
+/// A place that keeps objects.
+pub trait Storage: Send + Sync + std::fmt::Debug {
+    /// Makes the next version of an object, or finds the one that this key made.
+    fn store<'a>(
+        &'a self,
+        request: &'a StoreRequest,
+        progress: &'a Progress,
+        cancel: &'a Cancel,
+    ) -> BoxFuture<'a, Result<Stored>>;
+
+    /// What a version holds, or the newest one; nothing where there is no such object or version.
+    fn manifest<'a>(
+        &'a self,
+        ark: &'a str,
+        version: Option<u32>,
+    ) -> BoxFuture<'a, Result<Option<StoredManifest>>>;
+
+    /// The content of one file. The stream ends with a failure if what was read is not what was stored.
+    fn open<'a>(&'a self, ark: &'a str, version: u32, path: &'a str) -> BoxFuture<'a, Result<Content>>;
+
+    /// Reads everything that every version of an object holds, and tells all that is wrong with it.
+    fn audit<'a>(
+        &'a self,
+        ark: &'a str,
+        progress: &'a Progress,
+        cancel: &'a Cancel,
+    ) -> BoxFuture<'a, Result<Audit>>;
+
+    /// The ARKs of all objects, in no particular order. An object that cannot be read is a failure among
+    /// them, and the rest follows.
+    fn objects(&self) -> BoxStream<'_, Result<String>>;
+}
+
+/// Whether the object has to be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// A new object, or the next version of one.
+    Add,
+    /// The next version of an object that exists.
+    Update,
+}
+
+/// A version to be made.
+#[derive(Debug, Clone)]
+pub struct StoreRequest {
+    pub ark: String,
+    /// What all attempts of this store share: one line.
+    pub key: String,
+    pub mode: Mode,
+    /// All files of the version.
+    pub files: Vec<StoreFile>,
+    /// Why the version is made, for people.
+    pub message: String,
+    pub user: User,
+    /// Where the storage manifest of these files can be fetched; only [`http`] needs it.
+    pub manifest_url: Option<Url>,
+}
+
+/// Who made a version.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct User {
+    pub name: String,
+    /// A URI: `mailto:…` or a page.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub address: Option<String>,
+}
+
+/// A file to be kept.
+#[derive(Debug, Clone)]
+pub struct StoreFile {
+    /// Its name in the object, with `/` between directories.
+    pub path: String,
+    pub source: PathBuf,
+    pub size: u64,
+    /// What is known of its content; each is checked.
+    pub digests: Vec<Digest>,
+}
+
+/// A version that was made, now or by an earlier attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    pub version: u32,
+    /// An earlier attempt had made it.
+    pub already: bool,
+    pub files: BTreeMap<String, Kept>,
+    /// Bytes of all its files, each path counted.
+    pub size: u64,
+}
+
+/// A version, read back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredManifest {
+    pub ark: String,
+    pub version: u32,
+    /// The newest version of the object.
+    pub head: u32,
+    /// RFC 3339.
+    pub created: String,
+    pub message: String,
+    pub key: Option<String>,
+    pub files: BTreeMap<String, Kept>,
+}
+
+/// A file that is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    pub size: u64,
+    pub digest: Digest,
+    /// Where the content is, in the words of the place: a path or a URL.
+    pub location: String,
+}
+
+/// Content on its way out.
+pub struct Content {
+    pub size: u64,
+    pub digest: Digest,
+    pub stream: BoxStream<'static, Result<Bytes>>,
+}
+
+impl std::fmt::Debug for Content {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Content")
+            .field("size", &self.size)
+            .field("digest", &self.digest)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What an audit found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Audit {
+    pub versions: u32,
+    /// Files whose content was read, each once.
+    pub files: u64,
+    pub bytes: u64,
+    /// One line each; none if all is well.
+    pub problems: Vec<String>,
+}
+
+/// The longest name and the longest path that every place can keep, in bytes.
+const LONGEST_NAME: usize = 255;
+const LONGEST_PATH: usize = 900;
+const LONGEST_KEY: usize = 500;
+
+impl StoreRequest {
+    /// Bytes of all files, as the request says.
+    pub fn size(&self) -> u64 {
+        self.files.iter().map(|file| file.size).sum()
+    }
+
+    /// Refuses what no place could keep, with every problem in one failure.
+    fn check(&self) -> Result<()> {
+        let mut problems = Vec::new();
+        problems.extend(check_line("the ARK", &self.ark).err());
+        problems.extend(check_line("the key", &self.key).err());
+        if self.files.is_empty() {
+            problems.push("there are no files to store".to_owned());
+        }
+        let mut paths = BTreeSet::new();
+        for file in &self.files {
+            problems.extend(check_path(&file.path).err());
+            if !paths.insert(file.path.as_str()) {
+                problems.push(format!("`{}` is there twice", file.path));
+            }
+        }
+        for path in &paths {
+            let directories = path.match_indices('/').map(|(end, _)| &path[..end]);
+            problems.extend(
+                directories
+                    .filter(|directory| paths.contains(directory))
+                    .map(|file| format!("`{file}` is a file and the directory of `{path}`")),
+            );
+        }
+        if problems.is_empty() {
+            return Ok(());
+        }
+        Err(Failure::hopeless(format!("{} cannot be stored: {}", self.ark, problems.join("; "))))
+    }
+}
+
+fn check_line(what: &str, text: &str) -> std::result::Result<(), String> {
+    let wrong = text.trim() != text || text.is_empty() || text.len() > LONGEST_KEY;
+    if wrong || text.chars().any(char::is_control) {
+        return Err(format!("{what} `{}` is not one line of 1 to {LONGEST_KEY} bytes", text.escape_debug()));
+    }
+    Ok(())
+}
+
+/// Whether a logical path can be kept: relative, no empty, `.` or `..` element, no NUL, not too long.
+fn check_path(path: &str) -> std::result::Result<(), String> {
+    let shown = path.escape_debug();
+    if path.len() > LONGEST_PATH || path.split('/').any(|name| name.len() > LONGEST_NAME) {
+        return Err(format!(
+            "`{shown}` is too long: a name may have {LONGEST_NAME} bytes, a path {LONGEST_PATH}"
+        ));
+    }
+    if path.contains('\0') {
+        return Err(format!("`{shown}` contains a NUL"));
+    }
+    if path.split('/').any(|name| matches!(name, "" | "." | "..")) {
+        return Err(format!("`{shown}` is no relative path, or has an empty, `.` or `..` element"));
+    }
+    Ok(())
+}
+
+/// Runs blocking work off the runtime. A panic in it is a failure of the job, not of the node.
+async fn off_runtime<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => Err(Failure::fail(format!("the storage's work ended without an answer: {error}"))),
+    }
+}
+
+fn stop_if(cancel: &Cancel) -> Result<()> {
+    if cancel.is_cancelled() { Err(Failure::Cancelled) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(paths: &[&str]) -> StoreRequest {
+        let file = |path: &&str| StoreFile {
+            path: (*path).into(),
+            source: PathBuf::from("x"),
+            size: 1,
+            digests: Vec::new(),
+        };
+        StoreRequest {
+            ark: "ark:/99999/fk4".into(),
+            key: "job-1/storing/0".into(),
+            mode: Mode::Add,
+            files: paths.iter().map(file).collect(),
+            message: String::new(),
+            user: User { name: "x".into(), address: None },
+            manifest_url: None,
+        }
+    }
+
+    #[test]
+    fn odd_names_that_can_be_kept_are_kept() {
+        let long = "ü".repeat(127);
+        request(&["a b", "…/ünï", "a\nb", "..a/...", "~", "a%2Fb", "a\\b", &long]).check().unwrap();
+    }
+
+    #[test]
+    fn every_name_that_cannot_be_kept_is_told() {
+        let long = "x".repeat(256);
+        let refused = ["/a", "a/", "a//b", ".", "../a", "a/../b", "a\0b", "", &long];
+        for path in refused {
+            assert!(matches!(request(&[path]).check(), Err(Failure::Hopeless(_))), "{path:?}");
+        }
+        let all = request(&refused).check().unwrap_err().to_string();
+        assert_eq!(all.matches(';').count(), refused.len() - 1, "{all}");
+    }
+
+    #[test]
+    fn a_file_cannot_be_a_directory_too_nor_be_there_twice() {
+        let clash = request(&["a", "a-b", "a/b/c"]).check().unwrap_err().to_string();
+        assert!(clash.contains("`a` is a file and the directory of `a/b/c`"), "{clash}");
+        assert!(request(&["a", "a"]).check().unwrap_err().to_string().contains("twice"));
+    }
+
+    #[test]
+    fn a_key_is_one_line_and_there_are_files() {
+        let mut wrong = request(&["a"]);
+        wrong.key = "a\nb".into();
+        assert!(wrong.check().is_err());
+        wrong.key = String::new();
+        assert!(wrong.check().is_err());
+        assert!(request(&[]).check().unwrap_err().to_string().contains("no files"));
+    }
+}

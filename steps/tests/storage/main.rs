@@ -1,0 +1,5 @@
+//! Where objects are kept, from outside: what is stored, read back, audited, and what a kill leaves.
+
+mod kill;
+mod objects;
+mod ocfl;
