@@ -16,6 +16,8 @@ use ingest_queue::map::Priority;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use url::Url;
 
+use crate::fetch::redacted;
+
 /// What a collection wants.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -97,18 +99,6 @@ impl fmt::Debug for Callback {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", redacted(&self.0))
     }
-}
-
-/// A URL without its user and password.
-pub fn redacted(url: &Url) -> String {
-    let mut url = url.clone();
-    if url.username().is_empty() && url.password().is_none() {
-        return url.into();
-    }
-    // Only URLs that cannot have a user refuse this, and they have none.
-    let _ = url.set_username("");
-    let _ = url.set_password(None);
-    url.to_string().replacen("://", "://***@", 1)
 }
 
 fn default_service() -> String {

@@ -229,7 +229,7 @@ fn file_name(url: &str) -> String {
 
 /// A depositor's URL without what only the depositor should know.
 fn without_user(text: &str) -> String {
-    url::Url::parse(text).map_or_else(|_| text.to_owned(), |url| crate::profile::redacted(&url))
+    url::Url::parse(text).map_or_else(|_| text.to_owned(), |url| crate::fetch::redacted(&url))
 }
 
 /// The words of a mail, once as plain text and once as HTML.
