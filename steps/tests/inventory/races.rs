@@ -39,19 +39,26 @@ async fn of_eight_jobs_with_the_same_version_one_wins(place: &Place) {
     assert_eq!(answers.iter().filter(|answer| matches!(answer, Err(Failure::Fail(_)))).count(), 7);
 }
 
+async fn of_eight_that_record_the_same_next_version_one_does_and_all_are_told_so(place: &Place) {
+    place.open().await.record(&record("m5a", 1, 9)).await.unwrap();
+    let answers = eight_at_once(place, |_| record("m5a", 2, 1)).await;
+    assert_eq!(new_ones(&answers), 1, "{answers:?}");
+    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+}
+
 async fn of_eight_objects_with_the_same_local_ids_one_wins(place: &Place) {
     let answers = eight_at_once(place, |node| {
-        // In different orders: nobody waits for somebody who waits for him.
-        let mut local_ids = vec!["a".to_owned(), "b".into(), "c".into()];
-        local_ids.rotate_left(node as usize % 3);
+        // In different orders, and many: nobody waits for somebody who waits for him.
+        let mut local_ids: Vec<_> = (0..800).map(|number| format!("id-{number}")).collect();
+        local_ids.rotate_left(node as usize * 100);
         Record { local_ids, ..record(&format!("m5{node}"), 1, node) }
     })
     .await;
     assert_eq!(new_ones(&answers), 1, "{answers:?}");
     assert_eq!(answers.iter().filter(|answer| matches!(answer, Err(Failure::Fail(_)))).count(), 7);
     let inventory = place.open().await;
-    let winner = inventory.find(OWNER, "a").await.unwrap().unwrap();
-    assert_eq!(inventory.local_ids(&winner).await.unwrap().len(), 3);
+    let winner = inventory.find(OWNER, "id-7").await.unwrap().unwrap();
+    assert_eq!(inventory.local_ids(&winner).await.unwrap().len(), 800);
     assert_eq!(place.numbers("SELECT COUNT(*) FROM objects").await, [1]);
 }
 
@@ -90,6 +97,7 @@ async fn a_record_that_is_dropped_anywhere_is_whole_or_not_there(place: &Place) 
 on_both_databases!(
     of_eight_that_record_the_same_one_does_and_all_are_told_so,
     of_eight_jobs_with_the_same_version_one_wins,
+    of_eight_that_record_the_same_next_version_one_does_and_all_are_told_so,
     of_eight_objects_with_the_same_local_ids_one_wins,
     eight_different_objects_are_all_recorded,
     a_record_that_is_dropped_anywhere_is_whole_or_not_there,
