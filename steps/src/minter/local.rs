@@ -13,6 +13,7 @@
 //! lost the minter is useless; open one on the new session. Never delete the counter: it would begin again.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -30,7 +31,7 @@ use crate::outcome::{Failure, Result};
 pub const BLOCK: u64 = 32;
 
 /// How often others may be faster, or answers be lost, before it is put off.
-const TRIES: usize = 100;
+const TRIES: usize = 1_000;
 const LOST_ANSWERS: usize = 5;
 
 /// The data of the counter.
@@ -126,7 +127,11 @@ impl LocalMinter {
             match self.session.set(self.counter.as_str(), data, stat.version).await {
                 Ok(_) => return Ok(block),
                 // Others were faster; or it was us, in a try whose answer was lost: that block is left alone.
-                Err(error) if error.kind() == Kind::BadVersion => {}
+                // A pause of any length: in step with the others it could lose for ever.
+                Err(error) if error.kind() == Kind::BadVersion => {
+                    let pause = Duration::from_micros(rand::random_range(0..5_000));
+                    tokio::time::sleep(pause).await;
+                }
                 Err(error) => self.look_again(&error, &mut lost).await?,
             }
         }
