@@ -17,7 +17,7 @@ const CHUNK: usize = 256 << 10;
 /// What manifests say of one path.
 #[derive(Debug, Default)]
 struct Listed<'a> {
-    /// By how many payload manifests.
+    /// By how many manifests.
     by: usize,
     digests: Vec<(&'a str, &'a Digest)>,
 }
@@ -98,20 +98,18 @@ impl Checks<'_> {
                 if !self.belongs(path, manifest) {
                     continue;
                 }
-                match seen.insert(path, row.digest.as_ref()) {
-                    None => {}
-                    Some(before) => {
-                        let why = format!("{} lists it more than once", manifest.name);
-                        // Before 1.0 that was no sin, as long as it said the same.
-                        if self.version < Version::V1_0 && before == row.digest.as_ref() {
-                            self.notes.warning(Code::ListedTwice, path, why);
-                            continue;
-                        }
-                        self.notes.problem(Code::ListedTwice, path, why);
+                let before = seen.insert(path, row.digest.as_ref());
+                if let Some(before) = before {
+                    let why = format!("{} lists it more than once", manifest.name);
+                    // Before 1.0 that was no sin, as long as it said the same.
+                    if self.version < Version::V1_0 && before == row.digest.as_ref() {
+                        self.notes.warning(Code::ListedTwice, path, why);
+                        continue;
                     }
+                    self.notes.problem(Code::ListedTwice, path, why);
                 }
                 let listed = lists.entry(path).or_default();
-                listed.by += usize::from(!listed.digests.iter().any(|(name, _)| *name == manifest.name));
+                listed.by += usize::from(before.is_none());
                 listed.digests.extend(row.digest.as_ref().map(|digest| (manifest.name.as_str(), digest)));
             }
         }
