@@ -33,6 +33,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::kind::ArchiveKind;
 pub use self::pack::{Packing, files_of, pack_zip};
+pub(crate) use self::staging::disk;
 
 use self::staging::Staging;
 use crate::outcome::{Cancel, Failure, Progress, Result};

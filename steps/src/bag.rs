@@ -39,6 +39,7 @@ pub use self::write::{Placing, write_bag};
 
 use self::report::Notes;
 use self::tag_files::Manifest;
+use crate::archive::disk as broken;
 use crate::digest::{Algorithm, Digest};
 use crate::outcome::{Failure, Result};
 
@@ -140,14 +141,5 @@ fn is_declared(dir: &Path) -> Result<bool> {
         Ok(found) => Ok(found.is_file()),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(false),
         Err(error) => Err(broken(dir, &error)),
-    }
-}
-
-/// An error of the disk: a full one may be better later.
-fn broken(path: &Path, error: &std::io::Error) -> Failure {
-    let text = format!("{}: {error}", path.display());
-    match error.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Failure::later(text),
-        _ => Failure::fail(text),
     }
 }

@@ -190,7 +190,7 @@ fn place(into: &Path) -> Result<(&Path, String)> {
 }
 
 /// An error of the disk: a full one may be better later.
-pub(super) fn disk(path: &Path, error: &io::Error) -> Failure {
+pub(crate) fn disk(path: &Path, error: &io::Error) -> Failure {
     let text = format!("{}: {error}", path.display());
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Failure::later(text),
@@ -204,5 +204,27 @@ pub(super) fn unreadable(error: &io::Error) -> Failure {
         Failure::fail(format!("the archive cannot be read: {error}"))
     } else {
         damaged(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_may_be_better_later_and_other_errors_are_not() {
+        let path = Path::new("out/a");
+        assert!(
+            matches!(disk(path, &ErrorKind::StorageFull.into()), Failure::Later(why) if why.starts_with("out/a"))
+        );
+        assert!(matches!(disk(path, &ErrorKind::QuotaExceeded.into()), Failure::Later(_)));
+        assert!(matches!(disk(path, &ErrorKind::PermissionDenied.into()), Failure::Fail(_)));
+    }
+
+    #[test]
+    fn an_archive_is_not_blamed_for_an_error_of_the_system() {
+        // 5 is EIO.
+        assert!(matches!(unreadable(&io::Error::from_raw_os_error(5)), Failure::Fail(_)));
+        assert!(matches!(unreadable(&ErrorKind::InvalidData.into()), Failure::Hopeless(_)));
     }
 }

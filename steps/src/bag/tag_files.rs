@@ -208,7 +208,11 @@ pub(super) fn read_info(
             }
             (false, _, Some((label, value))) => info.push((label.trim().to_owned(), value.trim().to_owned())),
             _ => {
-                notes.problem(Code::BadLine, name, format!("line {line} is not a label, a colon and a value"))
+                notes.problem(
+                    Code::BadLine,
+                    name,
+                    format!("line {line} is not a label, a colon and a value"),
+                );
             }
         }
     })?;
@@ -282,13 +286,13 @@ fn one_line(
     }
     let text = match encoding {
         Encoding::Latin1 => Cow::Owned(bytes.iter().map(|byte| char::from(*byte)).collect()),
-        Encoding::Utf8 => match std::str::from_utf8(bytes) {
-            Ok(text) => Cow::Borrowed(text),
-            Err(_) => {
+        Encoding::Utf8 => {
+            let Ok(text) = std::str::from_utf8(bytes) else {
                 notes.problem(Code::BadLine, name, format!("line {number} is not UTF-8"));
                 return;
-            }
-        },
+            };
+            Cow::Borrowed(text)
+        }
     };
     if !text.trim().is_empty() {
         each(number, &text, notes);

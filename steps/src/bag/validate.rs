@@ -1,6 +1,6 @@
 //! All of a bag against all rules; every problem is noted and the next one looked for.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
@@ -174,9 +174,9 @@ impl Checks<'_> {
     }
 
     fn fetch(&mut self, rows: &[FetchRow], lists: &Lists<'_>, manifests: usize) {
-        let mut seen = HashMap::new();
+        let mut seen = HashSet::new();
         for row in rows {
-            if seen.insert(&row.path, ()).is_some() {
+            if !seen.insert(&row.path) {
                 self.notes.problem(Code::ListedTwice, &row.path, "fetch.txt lists it more than once");
             }
             // What is there has been looked at with the payload.
@@ -214,7 +214,8 @@ impl Checks<'_> {
 }
 
 fn is_tag_manifest(path: &str) -> bool {
-    path.starts_with("tagmanifest-") && path.ends_with(".txt") && !path.contains('/')
+    path.strip_prefix("tagmanifest-")
+        .is_some_and(|rest| rest.strip_suffix(".txt").is_some() && !rest.contains('/'))
 }
 
 /// Reads a file once and compares all that is said of it.

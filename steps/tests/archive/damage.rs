@@ -73,8 +73,6 @@ fn a_size_that_is_not_there_is_refused() {
 
 #[test]
 fn sizes_that_overflow_are_refused() {
-    let pax = [record(b"x", b'x', b"28 size=18446744073709551615\n"), record(b"a", b'0', b"")];
-    assert!(refusal("x", &tar(&pax)).contains("damaged or cut"), "28 is one too short");
     let pax = [record(b"x", b'x', b"29 size=18446744073709551615\n"), record(b"a", b'0', b"")];
     assert!(refusal("x", &tar(&pax)).contains("18446744073709551615 bytes"));
 }
