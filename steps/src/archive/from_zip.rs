@@ -46,7 +46,7 @@ fn write(file: &mut File, member: &Member, staging: &mut Staging<'_>) -> Result<
     file.seek(SeekFrom::Start(member.start)).map_err(|error| unreadable(&error))?;
     let packed = BufReader::new(file).take(member.packed);
     // A byte more than announced shows that there is more, without reading all of it.
-    let most = member.size + 1;
+    let most = member.size.saturating_add(1);
     let mut content = match member.method {
         Method::Stored => Checked::new(packed.take(most)),
         Method::Deflate => Checked::new(DeflateDecoder::new(packed).take(most)),

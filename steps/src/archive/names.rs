@@ -14,7 +14,7 @@ use crate::outcome::{Failure, Result};
 /// The longest name that file systems keep.
 const COMPONENT: usize = 255;
 /// Bytes of all names together. Without it a million deep paths would fill the memory.
-const ALL_NAMES: usize = 512 << 20;
+pub(super) const ALL_NAMES: usize = 512 << 20;
 
 /// A name that can be kept, without a leading `./` and a trailing `/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -158,12 +158,17 @@ impl Register {
             return Err(too_many(limits));
         }
         if self.bytes > ALL_NAMES {
-            return Err(Failure::hopeless(format!(
-                "the names of the archive take more than {ALL_NAMES} bytes; send fewer members"
-            )));
+            return Err(too_long());
         }
         Ok(true)
     }
+}
+
+/// That all names together take more than allowed.
+pub(super) fn too_long() -> Failure {
+    Failure::hopeless(format!(
+        "the names of the archive take more than {ALL_NAMES} bytes; send fewer members"
+    ))
 }
 
 /// That there are more members than allowed.

@@ -82,12 +82,20 @@ pub(super) fn read(file: &mut File, limits: &Limits, cancel: &Cancel) -> Result<
         return Err(names::too_many(limits));
     }
     let mut headers = Vec::new();
+    let mut held = 0;
     let mut reader = BufReader::new(&mut *file);
     reader.seek(SeekFrom::Start(place.start)).map_err(|error| unreadable(&error))?;
     let mut reader = reader.take(place.end - place.start);
     for _ in 0..place.members {
         stop_if(cancel)?;
-        headers.push(central(&mut reader)?);
+        let header = central(&mut reader)?;
+        // Names come up to 64 KiB long. They are looked at before a million of them is held.
+        header.name(limits)?;
+        held += header.raw_name.len() + header.unicode_name.as_ref().map_or(0, Vec::len);
+        if held > names::ALL_NAMES {
+            return Err(names::too_long());
+        }
+        headers.push(header);
     }
     if reader.limit() != 0 {
         return Err(damaged("its directory is longer than its members"));
@@ -114,13 +122,14 @@ fn stop_if(cancel: &Cancel) -> Result<()> {
 }
 
 fn read_at(file: &mut File, at: u64, length: usize) -> Result<Vec<u8>> {
+    let whole = file.metadata().map_err(|error| unreadable(&error))?.len();
+    if at.checked_add(length as u64).is_none_or(|end| end > whole) {
+        return Err(damaged("it points behind its own end"));
+    }
     let mut bytes = vec![0; length];
-    file.seek(SeekFrom::Start(at)).and_then(|_| file.read_exact(&mut bytes)).map_err(|error| match error
-        .kind()
-    {
-        std::io::ErrorKind::UnexpectedEof => damaged("it points behind its own end"),
-        _ => unreadable(&error),
-    })?;
+    file.seek(SeekFrom::Start(at))
+        .and_then(|_| file.read_exact(&mut bytes))
+        .map_err(|error| unreadable(&error))?;
     Ok(bytes)
 }
 

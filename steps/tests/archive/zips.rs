@@ -110,3 +110,29 @@ fn long_numbers_of_zip64_are_read() {
     let missing = Entry { extra: Vec::new(), ..wide };
     assert!(refusal("x", &zip(&[missing])).contains("zip64 field is wrong"));
 }
+
+#[test]
+fn places_behind_the_end_are_refused() {
+    for at in [1 << 20, u64::MAX - 10, u64::MAX] {
+        let mut extra = vec![1, 0, 8, 0];
+        extra.extend_from_slice(&at.to_le_bytes());
+        let far = Entry { at: Some(u32::MAX), extra, ..entry("a", b"content") };
+        assert!(refusal("x", &zip(&[far])).contains("points behind its own end"));
+    }
+    let mut content = zip(&[]);
+    let mut locator = b"PK\x06\x07\0\0\0\0".to_vec();
+    locator.extend_from_slice(&u64::MAX.to_le_bytes());
+    locator.extend_from_slice(&[1, 0, 0, 0]);
+    content.splice(0..0, [b"PK\x03\x04".to_vec(), locator].concat());
+    assert!(refusal("x", &content).contains("points behind its own end"));
+}
+
+#[test]
+fn names_longer_than_allowed_are_refused_before_the_next_is_read() {
+    let long = Entry { name: vec![b'n'; 60_000], ..entry("", b"") };
+    let mut content = zip(&[long, entry("b", b"")]);
+    // The second header is spoilt, and nobody gets there.
+    let second = content.windows(4).rposition(|bytes| bytes == b"PK\x01\x02").unwrap();
+    content[second] = b'X';
+    assert!(refusal("x", &content).contains("60000 bytes, and 1024 are allowed"));
+}
