@@ -28,7 +28,7 @@ use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use crate::digest::Digest;
+use crate::digest::{Algorithm, Digest, Digests};
 use crate::outcome::{Cancel, Failure, Progress, Result};
 
 pub mod disk;
@@ -253,6 +253,27 @@ async fn off_runtime<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send 
 
 fn stop_if(cancel: &Cancel) -> Result<()> {
     if cancel.is_cancelled() { Err(Failure::Cancelled) } else { Ok(()) }
+}
+
+/// Compares what was read with what the request says, and answers the sha-512.
+fn verified(file: &StoreFile, found: Digests) -> Result<String> {
+    let wrong = |what: String| {
+        Failure::fail(format!(
+            "`{}` ({}) is not what was to be stored: {what}; requeue the job from downloading",
+            file.path,
+            file.source.display()
+        ))
+    };
+    if found.bytes() != file.size {
+        let more = if found.bytes() > file.size { " or more" } else { "" };
+        return Err(wrong(format!("it has {}{more} bytes, not {}", found.bytes(), file.size)));
+    }
+    let found = found.finish();
+    if let Some(expected) = file.digests.iter().find(|digest| !found.contains(digest)) {
+        return Err(wrong(format!("its digest is not {expected}")));
+    }
+    let sha512 = found.into_iter().find(|digest| digest.algorithm() == Algorithm::Sha512);
+    sha512.map(|digest| digest.hex().to_owned()).ok_or_else(|| wrong("it has no sha-512".into()))
 }
 
 #[cfg(test)]

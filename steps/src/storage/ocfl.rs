@@ -233,32 +233,32 @@ impl Repository {
         let size = file.metadata().map_err(at("look at", &location))?.len();
         Ok((file, size, digest))
     }
+}
 
-    /// Sends the identifier of every object below a directory; whether somebody still listens.
-    fn walk(&self, directory: &Path, depth: usize, send: &mut dyn FnMut(Result<String>) -> bool) -> bool {
-        let entries = match fs::read_dir(directory) {
-            Ok(entries) => entries,
-            // It was pruned since it was listed.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return true,
+/// Sends the identifier of every object below a directory; whether somebody still listens.
+fn walk(directory: &Path, depth: usize, send: &mut dyn FnMut(Result<String>) -> bool) -> bool {
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        // It was pruned since it was listed.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return true,
+        Err(error) => return send(Err(at("list", directory)(error))),
+    };
+    for entry in entries {
+        let path = match entry {
+            Ok(entry) => entry.path(),
             Err(error) => return send(Err(at("list", directory)(error))),
         };
-        for entry in entries {
-            let path = match entry {
-                Ok(entry) => entry.path(),
-                Err(error) => return send(Err(at("list", directory)(error))),
-            };
-            let goes_on = match depth {
-                0 if path.file_name().is_some_and(|name| name == "extensions") => true,
-                TUPLES => object::Place::identifier(&path).is_none_or(&mut *send),
-                _ if path.is_dir() => self.walk(&path, depth + 1, send),
-                _ => true,
-            };
-            if !goes_on {
-                return false;
-            }
+        let goes_on = match depth {
+            0 if path.file_name().is_some_and(|name| name == "extensions") => true,
+            TUPLES => object::Place::identifier(&path).is_none_or(&mut *send),
+            _ if path.is_dir() => walk(&path, depth + 1, send),
+            _ => true,
+        };
+        if !goes_on {
+            return false;
         }
-        true
     }
+    true
 }
 
 /// A file as a stream that fails at its end if the content is not what was stored. Runs off the runtime and
@@ -347,7 +347,7 @@ impl Storage for Ocfl {
         let (sender, receiver) = tokio::sync::mpsc::channel(64);
         let repository = Arc::clone(&self.repository);
         tokio::task::spawn_blocking(move || {
-            repository.walk(&repository.root, 0, &mut |found| sender.blocking_send(found).is_ok());
+            walk(&repository.root, 0, &mut |found| sender.blocking_send(found).is_ok());
         });
         receive(receiver)
     }

@@ -183,7 +183,9 @@ fn read_contents(
         for (hex, paths) in block {
             match Digest::new(algorithm, hex) {
                 Ok(digest) => {
-                    paths.iter().for_each(|path| fixity.entry(path).or_default().push(digest.clone()));
+                    for path in paths {
+                        fixity.entry(path).or_default().push(digest.clone());
+                    }
                 }
                 Err(error) => audit.problems.push(format!("fixity: {error}")),
             }
@@ -205,14 +207,13 @@ fn read_contents(
             })
         });
         stop_if(cancel)?;
-        match result {
-            Err(error) => audit.problems.push(format!("`{path}` cannot be read: {error}")),
-            Ok(_) => {
-                audit.bytes += digests.bytes();
-                let found = digests.finish();
-                let wrong = expected.iter().filter(|expected| !found.contains(expected));
-                audit.problems.extend(wrong.map(|wrong| format!("`{path}` has not the digest {wrong}")));
-            }
+        if let Err(error) = result {
+            audit.problems.push(format!("`{path}` cannot be read: {error}"));
+        } else {
+            audit.bytes += digests.bytes();
+            let found = digests.finish();
+            let wrong = expected.iter().filter(|expected| !found.contains(expected));
+            audit.problems.extend(wrong.map(|wrong| format!("`{path}` has not the digest {wrong}")));
         }
         audit.files += 1;
         progress.add_file();

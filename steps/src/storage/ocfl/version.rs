@@ -15,7 +15,7 @@ use super::{Repository, stop_if};
 use crate::digest::{Algorithm, Digest, Digests};
 use crate::outcome::{Cancel, Failure, Progress, Result};
 use crate::storage::disk::{at, open_plain, read_pieces};
-use crate::storage::{Mode, StoreFile, StoreRequest, Stored};
+use crate::storage::{Mode, StoreFile, StoreRequest, Stored, verified};
 
 impl Repository {
     /// Blocks.
@@ -276,7 +276,7 @@ impl Build<'_> {
         let there = given.is_some_and(|digest| self.inventory.manifest.contains_key(digest.hex()));
         let target = self.directory.join(inventory::CONTENT).join(&file.path);
         let found = self.read(file, &source, (!there).then_some(&target))?;
-        let hex = check(file, found)?;
+        let hex = verified(file, found)?;
         let path = if let Some(known) = self.inventory.content(&hex).map(str::to_owned) {
             if !there {
                 self.repository.disk.remove_file(&target).map_err(at("remove", &target))?;
@@ -352,25 +352,4 @@ impl Build<'_> {
         }
         Ok(bytes)
     }
-}
-
-/// Compares what was read with what the request says, and answers the sha-512.
-fn check(file: &StoreFile, found: Digests) -> Result<String> {
-    let wrong = |what: String| {
-        Failure::fail(format!(
-            "`{}` ({}) is not what was to be stored: {what}; requeue the job from downloading",
-            file.path,
-            file.source.display()
-        ))
-    };
-    if found.bytes() != file.size {
-        let more = if found.bytes() > file.size { " or more" } else { "" };
-        return Err(wrong(format!("it has {}{more} bytes, not {}", found.bytes(), file.size)));
-    }
-    let found = found.finish();
-    if let Some(expected) = file.digests.iter().find(|digest| !found.contains(digest)) {
-        return Err(wrong(format!("its digest is not {expected}")));
-    }
-    let sha512 = found.into_iter().find(|digest| digest.algorithm() == Algorithm::Sha512);
-    sha512.map(|digest| digest.hex().to_owned()).ok_or_else(|| wrong("it has no sha-512".into()))
 }
