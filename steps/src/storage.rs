@@ -181,6 +181,8 @@ pub struct Audit {
 const LONGEST_NAME: usize = 255;
 const LONGEST_PATH: usize = 900;
 const LONGEST_KEY: usize = 500;
+/// As many are told; the rest is counted.
+const MOST_PROBLEMS: usize = 20;
 
 impl StoreRequest {
     /// Bytes of all files, as the request says.
@@ -188,7 +190,7 @@ impl StoreRequest {
         self.files.iter().map(|file| file.size).sum()
     }
 
-    /// Refuses what no place could keep, with every problem in one failure.
+    /// Refuses what no place could keep, with the problems of all files in one failure.
     fn check(&self) -> Result<()> {
         let mut problems = Vec::new();
         problems.extend(check_line("the ARK", &self.ark).err());
@@ -213,6 +215,11 @@ impl StoreRequest {
         }
         if problems.is_empty() {
             return Ok(());
+        }
+        let more = problems.len().saturating_sub(MOST_PROBLEMS);
+        problems.truncate(MOST_PROBLEMS);
+        if more > 0 {
+            problems.push(format!("and {more} more"));
         }
         Err(Failure::hopeless(format!("{} cannot be stored: {}", self.ark, problems.join("; "))))
     }
@@ -312,7 +319,13 @@ mod tests {
             assert!(matches!(request(&[path]).check(), Err(Failure::Hopeless(_))), "{path:?}");
         }
         let all = request(&refused).check().unwrap_err().to_string();
-        assert_eq!(all.matches(';').count(), refused.len() - 1, "{all}");
+        assert!(refused.iter().all(|path| all.contains(&format!("`{}`", path.escape_debug()))), "{all}");
+    }
+
+    #[test]
+    fn a_request_that_is_wrong_everywhere_is_refused_in_few_words() {
+        let refused = request(&["/a"; 1000]).check().unwrap_err().to_string();
+        assert!(refused.ends_with("; and 1979 more") && refused.len() < 3000, "{refused}");
     }
 
     #[test]

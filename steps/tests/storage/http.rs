@@ -34,6 +34,8 @@ struct Service {
     /// What goes wrong with the next hand-overs.
     faults: Vec<Fault>,
     posts: u32,
+    /// Content is told rightly and kept wrongly.
+    rotten: bool,
     base: String,
 }
 
@@ -90,6 +92,7 @@ async fn serve(State(shared): State<Shared>, request: Request) -> Answer {
         ("GET", ["content", ESCAPED]) => {
             let version: usize = query["version"].parse().unwrap();
             match service.versions[version - 1].1.get(&query["path"]) {
+                Some(_) if service.rotten => (StatusCode::OK, Body::from("rot")),
                 Some(content) => (StatusCode::OK, Body::from(content.clone())),
                 None => tell(404, &Value::Null),
             }
@@ -266,10 +269,8 @@ async fn an_update_needs_an_object_and_a_hand_over_an_address() {
 async fn damaged_content_is_told() {
     let bench = bench(&[]).await;
     store(&bench.http, &bench.request("job/1")).await.unwrap();
-    let manifest = bench.http.manifest(ARK, Some(1)).await.unwrap().unwrap();
     assert_eq!(read(&bench.http, 1, "d").await.unwrap(), "two");
-    // The service's words stay the same in this manifest; its content does not.
-    assert_eq!(manifest.files["d"].size, 3);
-    bench.service.lock().versions[0].1.remove("d");
-    assert!(read(&bench.http, 1, "d").await.is_err());
+    bench.service.lock().rotten = true;
+    assert!(read(&bench.http, 1, "d").await.unwrap_err().to_string().contains("damaged"));
+    assert_eq!(problems(&bench.http).await.len(), 2);
 }

@@ -24,7 +24,7 @@ pub(crate) fn verdict(root: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut validator = repository.validate_repo(true).unwrap();
     told(validator.storage_root_result(), &mut found);
-    while let Some(object) = validator.next() {
+    for object in validator.by_ref() {
         told(&object.unwrap(), &mut found);
     }
     told(validator.storage_hierarchy_result(), &mut found);
@@ -260,8 +260,8 @@ async fn stores_of_one_object_at_once_each_make_a_version() {
     let requests: Vec<_> = (0..8)
         .map(|n| request(&bench.work(), &format!("k{}", n % 4), &[("a", &(n % 4).to_string())]))
         .collect();
-    let stores = requests.iter().map(|request| store(&bench.ocfl, request));
-    let stored = futures::future::try_join_all(stores).await.unwrap();
+    let all = requests.iter().map(|request| store(&bench.ocfl, request));
+    let stored = futures::future::try_join_all(all).await.unwrap();
     let versions: BTreeSet<_> = stored.iter().map(|stored| stored.version).collect();
     assert_eq!((versions, stored.iter().filter(|stored| stored.already).count()), ((1..=4).collect(), 4));
     assert_eq!(verdict(&bench.root()), [""; 0]);
