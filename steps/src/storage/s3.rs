@@ -589,3 +589,36 @@ impl Storage for S3 {
         arks.filter_map(|found| async { found.transpose() }).boxed()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_version_is_committed_once_and_finds_itself() {
+        let s3 = S3::new(Arc::new(object_store::memory::InMemory::new()), "");
+        let inventory = |key: &str, content: &str| {
+            let (sha512, content) = ("a".repeat(128), content.to_owned());
+            let entry = Entry { sha512, size: 1, content, fixity: BTreeMap::new() };
+            Inventory {
+                id: "ark:/1/2".into(),
+                version: 1,
+                created: String::new(),
+                message: String::new(),
+                user: User { name: "x".into(), address: None },
+                keys: BTreeMap::from([(1, key.to_owned())]),
+                files: BTreeMap::from([("a".to_owned(), entry)]),
+            }
+        };
+        let ours = inventory("ours", "v1/content/x/a");
+        s3.commit(&ours, "ours").await.unwrap();
+        // The answer was lost and the put repeated: it is the same commit.
+        s3.commit(&ours, "ours").await.unwrap();
+        for (key, content) in [("theirs", "v1/content/x/a"), ("ours", "v1/content/y/a")] {
+            let late = s3.commit(&inventory(key, content), key).await.unwrap_err();
+            assert!(matches!(late, Failure::Later(_)), "{late}");
+        }
+        let kept = s3.inventory("ark:/1/2", 1).await.unwrap().unwrap();
+        assert_eq!((&kept.keys[&1], &kept.files["a"].content), (&"ours".into(), &"v1/content/x/a".into()));
+    }
+}
