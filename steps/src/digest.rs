@@ -76,11 +76,8 @@ impl FromStr for Algorithm {
 
     /// Any case, with or without hyphens or underscores.
     fn from_str(text: &str) -> Result<Self, NotADigest> {
-        let plain: String = text
-            .chars()
-            .filter(|c| !matches!(c, '-' | '_' | ' '))
-            .map(|c| c.to_ascii_lowercase())
-            .collect();
+        let plain: String =
+            text.chars().filter(|c| !matches!(c, '-' | '_' | ' ')).map(|c| c.to_ascii_lowercase()).collect();
         Algorithm::ALL
             .into_iter()
             .find(|algorithm| algorithm.plain_name() == plain)

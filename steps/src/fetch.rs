@@ -1,7 +1,7 @@
 //! Files from elsewhere: how big they are, and how they get here whole.
 //!
 //! A [`Fetcher`] follows URLs that come from outside. It promises that
-//! - nothing is connected to that the [`Rules`] do not allow, on any hop ([`address`]);
+//! - nothing is connected to that the [`Rules`] do not allow, on any hop;
 //! - every request is bounded in bytes and in time, and each file in requests;
 //! - a file has its name only when it is whole, verified, and safe on the disk;
 //! - what was fetched is not fetched again: an attempt goes on where the last one stopped, if the server
