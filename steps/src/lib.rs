@@ -15,6 +15,7 @@
 //! | where objects are kept | [`storage`] |
 //! | the database of what is kept | [`inventory`] |
 //! | the files that describe an object | [`document`] |
+//! | the call to a depositor's service | [`notify`] |
 //! | whether there is room | [`provision`] |
 //! | mail, and what depositors are told | [`mail`], [`report`] |
 //! | what a collection wants | [`profile`] |
@@ -29,6 +30,7 @@ pub mod inventory;
 pub mod mail;
 pub mod manifest;
 pub mod minter;
+pub mod notify;
 pub mod outcome;
 pub mod payload;
 pub mod profile;

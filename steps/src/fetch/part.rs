@@ -371,11 +371,11 @@ mod tests {
 
     #[test]
     fn a_full_disk_may_be_better_later_and_other_failures_name_the_path() {
-        let failure = |kind: io::ErrorKind| disk("write", Path::new("/work/a"), &kind.into());
+        let failure = |kind: io::ErrorKind| disk("write", Path::new("/jobs/a"), &kind.into());
         assert!(matches!(failure(io::ErrorKind::StorageFull), Failure::Later(_)));
         assert!(matches!(failure(io::ErrorKind::QuotaExceeded), Failure::Later(_)));
         let Failure::Fail(why) = failure(io::ErrorKind::PermissionDenied) else { panic!("not a failure") };
-        assert!(why.starts_with("cannot write `/work/a`: "), "{why}");
+        assert!(why.starts_with("cannot write `/jobs/a`: "), "{why}");
     }
 
     #[test]
