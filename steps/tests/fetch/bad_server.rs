@@ -152,7 +152,7 @@ impl Stage {
                 Act::Drip(bytes, pause) => {
                     for byte in bytes {
                         self.send(&mut stream, &[byte]).await?;
-                        tokio::time::sleep(pause).await;
+                        ingest_harness::let_pass(pause).await;
                     }
                 }
                 Act::Stall => return until_left(&mut stream).await,
