@@ -6,6 +6,9 @@
 //!
 //! | to find | look in |
 //! |---|---|
+//! | the steps | [`step`] |
+//! | which services there are, and how the configuration chooses them | [`services`], [`settings`] |
+//! | the directories of jobs | [`work`] |
 //! | what a step answers, how it tells its progress and is stopped | [`outcome`] |
 //! | digests: their names, and several of one stream | [`digest`] |
 //! | manifests of depositors | [`manifest`], and what a payload is: [`payload`] |
@@ -36,4 +39,9 @@ pub mod payload;
 pub mod profile;
 pub mod provision;
 pub mod report;
+pub mod services;
+pub mod settings;
+pub mod size;
+pub mod step;
 pub mod storage;
+pub mod work;

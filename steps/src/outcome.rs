@@ -20,6 +20,10 @@ pub enum Failure {
     /// The job fails for good: what was handed over is wrong, and has to be submitted again.
     #[error("{0}")]
     Hopeless(String),
+    /// The tree was away, or another job was in the way: nothing is wrong with this one. It is given back as
+    /// it is, and taken again.
+    #[error("{0}")]
+    Again(String),
     /// The job is not this node's any more. Nothing is written about it.
     #[error("{0}")]
     Lost(String),
@@ -47,8 +51,26 @@ impl Failure {
             Failure::Later(why) => Failure::Later(format!("{what}: {why}")),
             Failure::Fail(why) => Failure::Fail(format!("{what}: {why}")),
             Failure::Hopeless(why) => Failure::Hopeless(format!("{what}: {why}")),
+            Failure::Again(why) => Failure::Again(format!("{what}: {why}")),
             Failure::Lost(why) => Failure::Lost(format!("{what}: {why}")),
             Failure::Cancelled => Failure::Cancelled,
+        }
+    }
+}
+
+impl From<ingest_queue::error::Error> for Failure {
+    /// What the queue refused says nothing about the job's own work.
+    fn from(error: ingest_queue::error::Error) -> Self {
+        use ingest_queue::error::Error;
+        use ingest_store::error::Next;
+        match &error {
+            Error::Lost { .. } | Error::NotFound(_) | Error::Deleting(_) => Failure::Lost(error.to_string()),
+            Error::Store(store) if matches!(store.next(), Next::Rebuild | Next::StopNode) => {
+                Failure::Lost(error.to_string())
+            }
+            Error::Store(store) if store.next() == Next::GiveUp => Failure::Fail(error.to_string()),
+            Error::Store(_) | Error::Busy { .. } | Error::Changed { .. } => Failure::Again(error.to_string()),
+            _ => Failure::Fail(error.to_string()),
         }
     }
 }

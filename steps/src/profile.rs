@@ -105,7 +105,7 @@ fn default_service() -> String {
     "default".into()
 }
 
-fn priority<'de, D: Deserializer<'de>>(from: D) -> Result<Priority, D::Error> {
+pub(crate) fn priority<'de, D: Deserializer<'de>>(from: D) -> Result<Priority, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Either {

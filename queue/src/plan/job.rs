@@ -45,6 +45,8 @@ pub struct Change {
     pub space_needed: Option<i64>,
     /// Whether trying again can help, for a failure.
     pub hopeless: bool,
+    /// What is written together with the transition, or not at all.
+    pub also: Vec<Op>,
 }
 
 impl Change {
@@ -221,6 +223,7 @@ pub fn act(
         },
         space_needed: None,
         hopeless: *action == Action::Reject,
+        also: Vec::new(),
     };
     let why = action.role().1;
     match (target(job, action, scene.dialect)?, why) {
@@ -371,6 +374,7 @@ fn finish(job: &Job, after: Job, change: &Change, mut ops: Vec<Op>, lock: Lock, 
     if let Some(space) = change.space_needed {
         ops.push(Op::set(JobNode::SpaceNeeded.of(job.jid), Number(space).write(dialect), None));
     }
+    ops.extend_from_slice(&change.also);
     let path = JobNode::History.of(job.jid);
     let history = after.history.as_ref().map(|history| history.write(dialect)).unwrap_or_default();
     ops.push(if job.history.is_some() {

@@ -1,0 +1,181 @@
+//! The services that the steps call, opened as the configuration says.
+//!
+//! **When things break.** A service that cannot be opened is named with its section. What a profile asks for
+//! and the configuration does not have is said with what there is. A local minter lives with the session of
+//! the tree: after the session's end, [`Services::on`] the next one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ingest_store::Session;
+use parking_lot::RwLock;
+
+use crate::fetch::Fetcher;
+use crate::inventory::Inventory;
+use crate::inventory::postgres::PostgresInventory;
+use crate::inventory::sqlite::SqliteInventory;
+use crate::mail::Mail;
+use crate::mail::outbox::Outbox;
+use crate::mail::smtp::Smtp;
+use crate::minter::Minter;
+use crate::minter::ezid::EzidMinter;
+use crate::minter::local::LocalMinter;
+use crate::notify::Notifier;
+use crate::outcome::{Failure, Result};
+use crate::profile::{Profile, Profiles};
+use crate::provision::{self, FileSystem, Provision};
+use crate::report::Sender;
+use crate::settings::{self, Settings};
+use crate::storage::Storage;
+use crate::storage::http::Http;
+use crate::storage::ocfl::Ocfl;
+use crate::storage::s3::S3;
+use crate::work::WorkDir;
+
+/// Everything that a step may call. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Services {
+    pub settings: Arc<Settings>,
+    pub fetcher: Arc<Fetcher>,
+    pub work: WorkDir,
+    pub provision: Arc<dyn Provision>,
+    pub storages: BTreeMap<String, Arc<dyn Storage>>,
+    pub minters: BTreeMap<String, Arc<dyn Minter>>,
+    /// Absent: an outside service owns `recording`.
+    pub inventory: Option<Arc<dyn Inventory>>,
+    pub mail: Arc<dyn Mail>,
+    pub sender: Sender,
+    pub notifier: Notifier,
+    /// As they were read last.
+    pub profiles: Arc<RwLock<Arc<Profiles>>>,
+}
+
+impl Services {
+    /// Opens all of them. `node` is this node's name, for its working directory.
+    pub async fn open(settings: Settings, session: &Session, node: &str) -> Result<Self> {
+        let (dir, node) = (settings.work.dir.clone(), node.to_owned());
+        let work = blocking("work", move || WorkDir::open(&dir, &node)).await?;
+        let room = provision::Settings {
+            max_used: settings.provisioning.max_used,
+            quota: settings.work.quota,
+            reserve_after: settings.provisioning.reserve_after,
+        };
+        let provision = Arc::new(FileSystem::new(work.root(), room));
+        let mut storages = BTreeMap::new();
+        for (name, storage) in &settings.storage {
+            let section = format!("storage.{name}");
+            storages.insert(name.clone(), open_storage(storage).await.map_err(|f| f.during(&section))?);
+        }
+        let minters = open_minters(&settings, session).await?;
+        let inventory = open_inventory(&settings.inventory).await.map_err(|f| f.during("inventory"))?;
+        let mail = open_mail(&settings.mail).map_err(|failure| failure.during("mail"))?;
+        let sender = Sender { from: settings.mail.from.clone(), host: settings.mail.host.clone() };
+        let dir = settings.profiles.dir.clone();
+        let profiles = blocking("profiles", move || {
+            Profiles::load(&dir).map_err(|error| Failure::fail(format!("{}: {error}", dir.display())))
+        })
+        .await?;
+        Ok(Self {
+            fetcher: Arc::new(Fetcher::new(settings.fetch.clone()).map_err(|f| f.during("fetch"))?),
+            notifier: Notifier::new(settings.notify).map_err(|failure| failure.during("notify"))?,
+            settings: Arc::new(settings),
+            work,
+            provision,
+            storages,
+            minters,
+            inventory,
+            mail,
+            sender,
+            profiles: Arc::new(RwLock::new(Arc::new(profiles))),
+        })
+    }
+
+    /// The same services on another session of the tree.
+    pub async fn on(&self, session: &Session) -> Result<Self> {
+        Ok(Self { minters: open_minters(&self.settings, session).await?, ..self.clone() })
+    }
+
+    /// A profile as it is now, or why there is none.
+    pub fn profile(&self, name: &str) -> Result<Profile> {
+        let profiles = self.profiles.read().clone();
+        profiles.get(name).cloned().map_err(Failure::fail)
+    }
+
+    pub fn storage_of(&self, profile: &Profile) -> Result<&Arc<dyn Storage>> {
+        chosen(&self.storages, "storage", &profile.storage, &profile.name)
+    }
+
+    pub fn minter_of(&self, profile: &Profile) -> Result<&Arc<dyn Minter>> {
+        chosen(&self.minters, "minter", &profile.minter, &profile.name)
+    }
+}
+
+fn chosen<'a, T: ?Sized>(
+    all: &'a BTreeMap<String, Arc<T>>,
+    what: &str,
+    name: &str,
+    profile: &str,
+) -> Result<&'a Arc<T>> {
+    all.get(name).ok_or_else(|| {
+        let known = all.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+        Failure::fail(format!(
+            "the profile `{profile}` wants the {what} `{name}`, and the configuration has {known}; add [{what}.{name}]"
+        ))
+    })
+}
+
+/// Runs blocking work off the runtime. A panic in it is a failure, not the end of the node.
+pub(crate) async fn blocking<T: Send + 'static>(
+    what: &str,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(answer) => answer,
+        Err(error) => Err(Failure::fail(format!("{what} ended without an answer: {error}"))),
+    }
+}
+
+async fn open_storage(settings: &settings::Storage) -> Result<Arc<dyn Storage>> {
+    Ok(match settings {
+        settings::Storage::Ocfl(settings::Ocfl { dir, staging }) => {
+            let (dir, staging) = (dir.clone(), staging.clone());
+            Arc::new(blocking("opening", move || Ocfl::open(&dir, staging.as_deref())).await?)
+        }
+        settings::Storage::S3(settings) => Arc::new(S3::connect(settings)?),
+        settings::Storage::Http(settings) => Arc::new(Http::new(settings.clone())?),
+    })
+}
+
+async fn open_minters(settings: &Settings, session: &Session) -> Result<BTreeMap<String, Arc<dyn Minter>>> {
+    let mut minters = BTreeMap::<String, Arc<dyn Minter>>::new();
+    for (name, minter) in &settings.minter {
+        let named = |failure: Failure| failure.during(format!("minter.{name}"));
+        let minter: Arc<dyn Minter> = match minter {
+            settings::Minter::Local(settings::LocalMinter { template, block }) => {
+                let wrong = |error: &dyn std::fmt::Display| named(Failure::fail(error.to_string()));
+                let template = template.parse().map_err(|error| wrong(&error))?;
+                Arc::new(LocalMinter::open(session, template, *block).await.map_err(named)?)
+            }
+            settings::Minter::Ezid(config) => Arc::new(EzidMinter::new(config.clone()).map_err(named)?),
+        };
+        minters.insert(name.clone(), minter);
+    }
+    Ok(minters)
+}
+
+async fn open_inventory(settings: &settings::Inventory) -> Result<Option<Arc<dyn Inventory>>> {
+    Ok(match settings {
+        settings::Inventory::Sqlite { path } => Some(Arc::new(SqliteInventory::open(path).await?)),
+        settings::Inventory::Postgres { url, connections } => {
+            Some(Arc::new(PostgresInventory::open(url, *connections).await?))
+        }
+        settings::Inventory::Outside {} => None,
+    })
+}
+
+fn open_mail(settings: &settings::Mail) -> Result<Arc<dyn Mail>> {
+    Ok(match &settings.by {
+        settings::MailBy::Outbox { dir } => Arc::new(Outbox::new(dir)),
+        settings::MailBy::Smtp(config) => Arc::new(Smtp::new(config)?),
+    })
+}

@@ -1,0 +1,126 @@
+//! The steps: what is done with a job in each state, with a batch, and with an access item.
+//!
+//! A step gets a [`Task`] and the [`Services`], and answers with the [`Change`] that goes along with the job's
+//! transition, or with a [`Failure`]. It commits no transition itself: [`conclude`] does.
+//!
+//! **When things break.** Every step can be stopped at any point and run again. Before each effect outside of
+//! the tree it passes the gate ([`Task::gate`]): the lease is still good.
+
+use std::sync::Arc;
+
+use ingest_queue::jobs::Lease;
+use ingest_queue::map::JobNode;
+use ingest_queue::nodes::{Configuration, Identifiers, Metadata, Work};
+use ingest_queue::plan::job::Change;
+use ingest_queue::queue::Queue;
+use ingest_queue::states::JobState;
+
+use crate::outcome::{Cancel, Failure, Progress, Result};
+use crate::profile::Profile;
+use crate::services::Services;
+
+mod payload;
+
+pub use payload::Payload;
+
+/// A job that is worked on, with what its nodes say.
+#[derive(Debug)]
+pub struct Task<'a> {
+    pub queue: &'a Queue,
+    pub lease: &'a mut Lease,
+    pub configuration: Configuration,
+    pub identifiers: Identifiers,
+    pub metadata: Metadata,
+    pub work: Option<Work>,
+    pub profile: Arc<Profile>,
+    pub progress: Progress,
+    pub cancel: Cancel,
+}
+
+impl<'a> Task<'a> {
+    /// Reads the nodes of a job that was acquired.
+    pub async fn open(
+        queue: &'a Queue,
+        lease: &'a mut Lease,
+        services: &Services,
+        progress: &Progress,
+        cancel: &Cancel,
+    ) -> Result<Self> {
+        let jid = lease.jid();
+        let (configuration, identifiers, metadata, work) = futures::try_join!(
+            queue.configuration(jid),
+            queue.node(jid, JobNode::Identifiers),
+            queue.node(jid, JobNode::Metadata),
+            queue.node(jid, JobNode::Work),
+        )?;
+        let profile = Arc::new(services.profile(&configuration.profile_name)?);
+        Ok(Self {
+            queue,
+            lease,
+            configuration,
+            identifiers: identifiers.unwrap_or_default(),
+            metadata: metadata.unwrap_or_default(),
+            work,
+            profile,
+            progress: progress.clone(),
+            cancel: cancel.clone(),
+        })
+    }
+
+    /// Passed before an effect outside of the tree. An answer that takes too long counts as none.
+    pub async fn gate(&self) -> Result<()> {
+        if self.cancel.is_cancelled() {
+            return Err(Failure::Cancelled);
+        }
+        let limit = self.queue.session().timeout() / 3;
+        match tokio::time::timeout(limit, self.queue.gate(self.lease)).await {
+            Ok(answer) => Ok(answer?),
+            Err(_) => Err(Failure::Again(format!("the tree did not answer within {limit:?}"))),
+        }
+    }
+}
+
+/// What became of a job after its step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ending {
+    /// It is in this state now.
+    Moved(JobState),
+    /// It waits in the same state, for this reason.
+    GivenBack(String),
+    /// It is another's, or gone.
+    Lost(String),
+}
+
+/// Commits what a step answered: on to the next state, to failed, or given back.
+pub async fn conclude(
+    queue: &Queue,
+    lease: &mut Lease,
+    answer: Result<Change>,
+) -> Result<Ending, ingest_queue::error::Error> {
+    let failed = |why: String, hopeless| Change { hopeless, ..Change::message(why) };
+    match answer {
+        Ok(change) => Ok(Ending::Moved(queue.succeed(lease, &change).await?)),
+        Err(Failure::Later(why) | Failure::Fail(why)) => {
+            queue.fail(lease, &failed(why, false)).await?;
+            Ok(Ending::Moved(JobState::Failed))
+        }
+        Err(Failure::Hopeless(why)) => {
+            queue.fail(lease, &failed(why, true)).await?;
+            Ok(Ending::Moved(JobState::Failed))
+        }
+        Err(Failure::Again(why)) => {
+            queue.give_back(lease, Some(&why)).await?;
+            Ok(Ending::GivenBack(why))
+        }
+        Err(Failure::Cancelled) => {
+            queue.give_back(lease, None).await?;
+            Ok(Ending::GivenBack("stopped".into()))
+        }
+        // The lock table here has to forget it, too.
+        Err(Failure::Lost(why)) => match queue.give_back(lease, None).await {
+            Ok(()) => Ok(Ending::GivenBack(why)),
+            Err(ingest_queue::error::Error::Lost { .. }) => Ok(Ending::Lost(why)),
+            Err(error) => Err(error),
+        },
+    }
+}

@@ -1,0 +1,11 @@
+//! The steps on a queue and on services of their own.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail by panicking")]
+
+mod conclude;
+#[allow(dead_code, reason = "each suite uses its part of it")]
+#[path = "../kit/mod.rs"]
+mod kit;
+#[allow(dead_code, unused_imports, unused_macros, reason = "each suite uses its part of it")]
+#[path = "../../../store/tests/support/tree.rs"]
+mod tree;
