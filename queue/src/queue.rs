@@ -6,6 +6,7 @@
 //! **When things break.** See [`crate::committer`] for lost answers and [`ingest_store::recipes::lock_table`] for
 //! locks. After the session's end everything that was leased is lost; a new session gets a new queue.
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -23,7 +24,7 @@ use crate::holds::Holds;
 use crate::jobs::Known;
 use crate::map;
 use crate::nodes::{Node, Owner};
-use crate::plan::Scene;
+use crate::plan::{Lock, Scene};
 use crate::reads;
 
 /// How a node takes part.
@@ -194,6 +195,29 @@ impl Queue {
             Err(error) if error.kind() == Kind::NoNode => Ok(None),
             Err(error) if error.kind() == Kind::Corrupt => Err(Error::corrupt(path, error)),
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// How to go on when a commit was refused, as far as its lock (its first operation) is to blame: with force
+    /// the lock is taken away, one that is gone by itself is taken within, and else it is busy.
+    pub(crate) async fn lock_after(
+        &self,
+        refused: &ingest_store::Error,
+        what: impl Display,
+        path: &str,
+        lock: Lock,
+        force: bool,
+    ) -> Result<Lock> {
+        match (refused.failed_op(), refused.kind()) {
+            (Some(0), Kind::NodeExists) if lock == Lock::Within && force => Ok(Lock::TakeAway),
+            (Some(0), Kind::NodeExists) if lock == Lock::Within => {
+                match self.busy(what.to_string(), path).await? {
+                    busy @ Error::Busy { .. } => Err(busy),
+                    _ => Ok(lock),
+                }
+            }
+            (Some(0), Kind::NoNode) => Ok(Lock::Within),
+            _ => Ok(lock),
         }
     }
 

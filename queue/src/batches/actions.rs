@@ -40,17 +40,8 @@ impl Queue {
             let more = self.checks_of_batch_action(&found, action).await?;
             let plan = batch::set(&found, to, message, lock, &more, &scene);
             let Err(error) = commit_alone(&self.session, plan.unit()).await else { return Ok(to) };
+            lock = self.lock_after(&error, bid, &BatchNode::Lock.of(bid), lock, force).await?;
             match (error.failed_op(), error.kind()) {
-                (Some(0), Kind::NodeExists) if lock == Lock::Within => {
-                    if force {
-                        lock = Lock::TakeAway;
-                    } else if let busy @ Error::Busy { .. } =
-                        self.busy(bid.to_string(), &BatchNode::Lock.of(bid)).await?
-                    {
-                        return Err(busy);
-                    }
-                }
-                (Some(0), Kind::NoNode) => lock = Lock::Within,
                 (Some(_), Kind::NotEmpty) => {
                     return Err(Error::forbidden(bid, self.what_is_left(bid).await?));
                 }

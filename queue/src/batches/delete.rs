@@ -107,19 +107,9 @@ impl Queue {
             let message = format!("being deleted by {who}");
             let plan = batch::set(&found, found.state(), &message, lock, &more, &scene);
             let Err(error) = commit_alone(&self.session, plan.unit()).await else { return Ok(()) };
-            match (error.failed_op(), error.kind()) {
-                (Some(0), Kind::NodeExists) if lock == Lock::Within => {
-                    if force {
-                        lock = Lock::TakeAway;
-                    } else if let busy @ Error::Busy { .. } =
-                        self.busy(bid.to_string(), &BatchNode::Lock.of(bid)).await?
-                    {
-                        return Err(busy);
-                    }
-                }
-                (Some(0), Kind::NoNode) => lock = Lock::Within,
-                (Some(_), _) => {}
-                (None, _) => return Err(misfit(bid, error)),
+            lock = self.lock_after(&error, bid, &BatchNode::Lock.of(bid), lock, force).await?;
+            if error.failed_op().is_none() {
+                return Err(misfit(bid, error));
             }
         }
         Err(Error::changed(bid, "again and again; try once more"))

@@ -93,25 +93,10 @@ impl Queue {
                 Err(error) => error,
             };
             match &error {
-                Error::Store(store)
-                    if store.failed_op() == Some(0)
-                        && store.kind() == Kind::NodeExists
-                        && lock == Lock::Within =>
-                {
-                    if force {
-                        lock = Lock::TakeAway;
-                    } else if let busy @ Error::Busy { .. } =
-                        self.busy(jid.to_string(), &JobNode::Lock.of(jid)).await?
-                    {
-                        return Err(busy);
-                    }
-                }
-                // The lock to be taken away is gone by itself.
-                Error::Store(store) if store.failed_op() == Some(0) && store.kind() == Kind::NoNode => {
-                    lock = Lock::Within;
-                }
                 // Changed by another: look again.
-                Error::Store(store) if store.failed_op().is_some() => {}
+                Error::Store(store) if store.failed_op().is_some() => {
+                    lock = self.lock_after(store, jid, &JobNode::Lock.of(jid), lock, force).await?;
+                }
                 Error::Lost { .. } | Error::Changed { .. } => {}
                 _ => return Err(error),
             }
