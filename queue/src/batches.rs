@@ -16,7 +16,7 @@ use ingest_store::{Kind, Op};
 pub use delete::Deletion;
 pub use expansion::Expanded;
 pub use lease::{BatchLease, Ended};
-pub use report::ReportDraft;
+pub use report::{NOTE, ReportDraft, WHY};
 
 use crate::committer::{Mark, Unit, commit_alone};
 use crate::error::{Error, Result};

@@ -20,6 +20,7 @@
 mod address;
 mod answer;
 mod ask;
+mod beginning;
 mod body;
 mod local;
 mod part;
@@ -90,7 +91,9 @@ pub struct Fetcher {
     client: reqwest::Client,
     /// For our own public URL, whose address is not checked.
     own_client: Option<reqwest::Client>,
-    turns: Turns,
+    turns: Arc<Turns>,
+    /// The setting that says how long a file may be.
+    longest: &'static str,
 }
 
 impl Fetcher {
@@ -105,8 +108,21 @@ impl Fetcher {
         let guarded = Arc::new(GuardedNames { guard: guard.clone(), names: names.clone() });
         let client = client(&rules, guarded)?;
         let own_client = rules.public_url.as_ref().map(|_| self::client(&rules, names)).transpose()?;
-        let turns = Turns::new(rules.per_host, rules.per_node);
-        Ok(Self { rules, guard, client, own_client, turns })
+        let turns = Arc::new(Turns::new(rules.per_host, rules.per_node));
+        Ok(Self { rules, guard, client, own_client, turns, longest: "fetch.max_bytes" })
+    }
+
+    /// The same, which takes no file longer than this. `setting` is what says so, for the message.
+    pub fn at_most(&self, bytes: u64, setting: &'static str) -> Self {
+        let longest = if bytes < self.rules.max_bytes { setting } else { self.longest };
+        Self {
+            rules: Rules { max_bytes: bytes.min(self.rules.max_bytes), ..self.rules.clone() },
+            guard: self.guard.clone(),
+            client: self.client.clone(),
+            own_client: self.own_client.clone(),
+            turns: self.turns.clone(),
+            longest,
+        }
     }
 
     pub fn rules(&self) -> &Rules {

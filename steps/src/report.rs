@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
-use ingest_queue::batches::ReportDraft;
+use ingest_queue::batches::{ReportDraft, WHY};
 use ingest_queue::date::Date;
 use ingest_queue::ids::{Bid, Jid};
 use ingest_queue::nodes::{ReportedJob, Submission};
@@ -127,6 +127,7 @@ pub fn report(about: &About<'_>, draft: &ReportDraft, sender: &Sender) -> Result
         parts.push(part("Deleted since the last report", &find(&report.deleted_jobs, &draft.newly_deleted)));
         parts.push(part("Still not resolved", &report.failed_jobs));
     } else {
+        parts.push(why(draft));
         parts.push(part("Failed", &report.failed_jobs));
         parts.push(part("Deleted before they were done", &report.deleted_jobs));
     }
@@ -155,6 +156,18 @@ fn part(heading: &str, jobs: &[ReportedJob]) -> Option<Part> {
         lines.push(format!("and {} more; the attachment has all of them", jobs.len() - NAMED));
     }
     (!lines.is_empty()).then(|| (format!("{heading} ({})", jobs.len()), lines))
+}
+
+/// Why there are no jobs at all, a line a reason.
+fn why(draft: &ReportDraft) -> Option<Part> {
+    let reasons = draft.report.other.get(WHY)?.as_str()?.lines();
+    let plain = |line: &str| line.split(char::is_control).collect::<Vec<_>>().join(" ");
+    let mut lines: Vec<_> = reasons.map(plain).filter(|line| !line.trim().is_empty()).collect();
+    if lines.len() > NAMED {
+        let more = lines.split_off(NAMED).len();
+        lines.push(format!("and {more} more"));
+    }
+    (!lines.is_empty()).then(|| ("Why".to_owned(), lines))
 }
 
 fn line(job: &ReportedJob) -> String {

@@ -19,7 +19,10 @@ use crate::outcome::{Cancel, Failure, Progress, Result};
 use crate::profile::Profile;
 use crate::services::Services;
 
+pub mod check;
+pub mod expand;
 mod payload;
+pub mod tell;
 
 pub use payload::Payload;
 

@@ -94,18 +94,13 @@ impl Queue {
         self.commit_batch(lease, plan, Lock::Keep).await
     }
 
-    /// A batch that cannot be expanded: the depositor is told.
+    /// A batch that cannot be expanded: the depositor is told. That is owed from here on: its report is in
+    /// the outbox.
     pub async fn fail_batch(&self, lease: &mut BatchLease, message: &str) -> Result<()> {
-        let plan = batch::advance(
-            &lease.batch,
-            BatchState::Failed,
-            Who::Queue,
-            message,
-            Lock::GiveBack,
-            &[],
-            &self.scene(),
-        )
-        .map_err(|refused| Error::refused(lease.bid(), refused))?;
+        let (to, scene) = (BatchState::Failed, self.scene());
+        let more = [super::report::first_report(lease.bid(), &scene)];
+        let plan = batch::advance(&lease.batch, to, Who::Queue, message, Lock::GiveBack, &more, &scene)
+            .map_err(|refused| Error::refused(lease.bid(), refused))?;
         self.commit_batch(lease, plan, Lock::GiveBack).await
     }
 

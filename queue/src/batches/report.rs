@@ -2,7 +2,11 @@
 //!
 //! While a batch is reporting no job of it comes back, so the report is the same whenever it is drafted
 //! again. `/outbox/BID-N` says that report N is on its way, and when it was sent: a node that takes over
-//! looks there before it sends. Sending is at least once, always as the same number.
+//! looks there before it sends. Sending is at least once, always as the same number, with the date at which it
+//! was put there.
+//!
+//! A batch that could not be expanded has no jobs to report, and a reason to tell: it failed with report 1 in
+//! the outbox already, and is failed before and after that is sent.
 
 use futures::stream::{self, StreamExt, TryStreamExt};
 use ingest_store::recipes::{settle, shard};
@@ -23,6 +27,12 @@ use crate::states::{BatchList, BatchState, Who};
 
 /// Jobs read at a time.
 const AT_ONCE: usize = 32;
+/// Reports are counted from here.
+const FIRST: u32 = 1;
+/// In a report: why a batch has no jobs.
+pub const WHY: &str = "why";
+/// In a report: what is added to the batch's message when it is finished.
+pub const NOTE: &str = "note";
 /// A report is never larger than this.
 const LARGEST: u64 = 1 << 30;
 
@@ -72,23 +82,30 @@ impl Queue {
     /// Drafts the next report of a batch that is reporting, and notes in the outbox that it is on its way.
     pub async fn draft_report(&self, lease: &mut BatchLease) -> Result<ReportDraft> {
         let bid = lease.bid();
-        if !lease.batch.state().is_reporting() {
-            return Err(Error::forbidden(bid, format!("it is {} and not reporting", lease.batch.state())));
+        let state = lease.batch.state();
+        let owes = state == BatchState::Failed && self.exists(map::outbox(bid, FIRST)).await?.is_some();
+        if !state.is_reporting() && !owes {
+            return Err(Error::forbidden(bid, format!("it is {state} and not reporting")));
         }
         let last = self.last_report(bid).await?;
-        let number = last.as_ref().map_or(0, |last| last.number) + 1;
-        let report = StatusReport {
+        let number = last.as_ref().map_or(FIRST, |last| last.number + 1);
+        let mut other = Other::new();
+        if owes {
+            other.insert(WHY.into(), lease.batch.status.message.clone().into());
+        }
+        let mut report = StatusReport {
             number,
-            last_modified: Some(self.now()),
+            last_modified: None,
             failed_jobs: self.reported(bid, BatchList::Failed).await?,
             successful_jobs: self.reported(bid, BatchList::Completed).await?,
             deleted_jobs: self.reported(bid, BatchList::Deleted).await?,
-            other: Other::new(),
+            other,
         };
         let before = last.clone().unwrap_or_default();
         let newly_successful = newly(&report.successful_jobs, &before.successful_jobs);
         let newly_deleted = newly(&report.deleted_jobs, &before.deleted_jobs);
-        let sent = self.post(lease, number).await?;
+        let Outgoing { composed, sent, .. } = self.post(lease, number).await?;
+        report.last_modified = Some(composed);
         Ok(ReportDraft { bid, report, sent, is_update: last.is_some(), newly_successful, newly_deleted })
     }
 
@@ -129,25 +146,57 @@ impl Queue {
             more.push(Op::delete(outgoing, None));
         }
         let to = draft.outcome();
-        let message = summary(&draft.report);
-        let plan =
-            batch::advance(&lease.batch, to, Who::Worker, &message, Lock::GiveBack, &more, &self.scene())
-                .map_err(|refused| Error::refused(bid, refused))?;
+        let (lock, scene) = (Lock::GiveBack, self.scene());
+        let plan = if lease.batch.state() == BatchState::Failed {
+            // It stays what it is, for the reason that it has.
+            let message = with_note(lease.batch.status.message.clone(), &draft.report);
+            batch::set(&lease.batch, BatchState::Failed, &message, lock, &more, &scene)
+        } else {
+            let message = with_note(summary(&draft.report), &draft.report);
+            batch::advance(&lease.batch, to, Who::Worker, &message, lock, &more, &scene)
+                .map_err(|refused| Error::refused(bid, refused))?
+        };
         self.commit_batch(lease, plan, Lock::GiveBack).await?;
         Ok(to)
     }
 
-    /// Puts a report into the outbox, if it is not there; answers when it was sent.
-    async fn post(&self, lease: &mut BatchLease, number: u32) -> Result<Option<Date>> {
+    /// Batches that have a report in the outbox. One that failed without jobs is found only so.
+    pub async fn with_report_in_outbox(&self) -> Result<Vec<Bid>> {
+        let names = self.children(map::OUTBOX).await?;
+        let bids = names.iter().filter_map(|name| name.split_once('-')?.0.parse().ok());
+        let mut bids: Vec<Bid> = bids.collect();
+        bids.sort_unstable();
+        bids.dedup();
+        Ok(bids)
+    }
+
+    /// Notes in a batch's status that something was told, besides its reports: at this date.
+    pub async fn note_told(&self, lease: &mut BatchLease, what: &str) -> Result<()> {
+        let mut marked = lease.batch.clone();
+        marked.status.other.insert(what.to_owned(), self.now().to_string().into());
+        let (state, message) = (marked.state(), marked.status.message.clone());
+        let plan = batch::set(&marked, state, &message, Lock::Keep, &[], &self.scene());
+        self.commit_batch(lease, plan, Lock::Keep).await
+    }
+
+    /// The gate before an effect outside of the tree: is this lease still good?
+    pub async fn gate_of_batch(&self, lease: &BatchLease) -> Result<()> {
+        let answer = self.session.multi(vec![lease.token.check()]).await;
+        answer.map(|_| ()).map_err(|error| super::lease::misfit(lease.bid(), error))
+    }
+
+    /// Puts a report into the outbox, if it is not there; answers what is there.
+    async fn post(&self, lease: &mut BatchLease, number: u32) -> Result<Outgoing> {
         let bid = lease.bid();
         let path = map::outbox(bid, number);
-        let outgoing = Outgoing { bid, number, composed: self.now(), sent: None, other: Other::new() };
+        let outgoing = outgoing(bid, number, self.now());
         let ops = vec![lease.token.check(), Op::create(path.as_str(), outgoing.write(self.dialect()))];
         let settled = settle(&self.session, || self.session.multi(ops.clone())).await;
         match settled.answer {
-            Ok(_) => Ok(None),
+            Ok(_) => Ok(outgoing),
             Err(error) if error.kind() == Kind::NodeExists => {
-                Ok(self.find::<Outgoing>(path).await?.and_then(|(outgoing, _)| outgoing.sent))
+                let gone = || Error::lost(bid, "its report is not in the outbox any more");
+                Ok(self.read::<Outgoing>(path, gone).await?.0)
             }
             Err(error) => Err(super::lease::misfit(bid, error)),
         }
@@ -197,6 +246,23 @@ impl Queue {
             }
             answer => answer,
         }
+    }
+}
+
+/// The operation that puts the first report of a batch into the outbox.
+pub(super) fn first_report(bid: Bid, scene: &crate::plan::Scene) -> Op {
+    Op::create(map::outbox(bid, FIRST), outgoing(bid, FIRST, scene.now).write(scene.dialect))
+}
+
+fn outgoing(bid: Bid, number: u32, composed: Date) -> Outgoing {
+    Outgoing { bid, number, composed, sent: None, other: Other::new() }
+}
+
+/// What the one who sends the report has to say about it.
+fn with_note(message: String, report: &StatusReport) -> String {
+    match report.other.get(NOTE).and_then(|note| note.as_str()) {
+        Some(note) => format!("{message}; {note}"),
+        None => message,
     }
 }
 

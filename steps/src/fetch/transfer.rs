@@ -34,7 +34,7 @@ const QUEUE: usize = 32;
 pub(super) type Shared = Arc<Mutex<Part>>;
 
 /// Does blocking work off the runtime.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     tokio::task::spawn_blocking(work)
         .await
         .map_err(|error| Failure::fail(format!("writing a file ended without an answer: {error}")))
@@ -345,7 +345,7 @@ impl Fetcher {
     }
 
     fn too_long(&self, url: &Url) -> Failure {
-        let most = self.rules.max_bytes;
-        Failure::fail(format!("{}: is longer than {most} bytes (`fetch.max_bytes`)", redacted(url)))
+        let (most, setting) = (self.rules.max_bytes, self.longest);
+        Failure::fail(format!("{}: is longer than {most} bytes (`{setting}`)", redacted(url)))
     }
 }

@@ -8,16 +8,23 @@
 //! The node begins with a line of json for people and for readers, `{"id":…,"parts":…,"size":…}`; a
 //! small value follows it.
 //!
+//! A value that is too large for memory goes in and out as a stream: [`prepare_from`] and [`read_to`] hold a
+//! few parts of it at a time. What they write and read is the same.
+//!
 //! **When things break.** A writer that dies leaves parts that no node announces: [`collect`] removes
 //! them once they are older than a grace time. A reader whose parts vanish under it reads the
-//! announcement again. Damage is recognised by a checksum over the whole value: [`Kind::Corrupt`].
+//! announcement again. Damage is recognised by a checksum over the whole value: [`Kind::Corrupt`]. A stream
+//! that was cut off or damaged has been written in part when that is found: whoever reads into a file takes it
+//! for whole only after the call has said so.
 
 use std::io::Read;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::stream::{self, StreamExt, TryStreamExt};
+use futures::stream::{self, FuturesUnordered, StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use zstd::stream::raw::{Decoder, Operation};
 
 use crate::error::{Error, Kind, Result};
 use crate::node::{Mode, Op, Stat};
@@ -33,6 +40,8 @@ const IN_FLIGHT: usize = 4;
 /// How often a reader starts over because the value was replaced under it.
 const RETRIES: usize = 20;
 const LEVEL: i32 = 3;
+/// How much of a stream is taken at a time.
+const PIECE: usize = 64 << 10;
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Header {
@@ -46,12 +55,18 @@ struct Header {
 #[derive(Debug, Clone)]
 pub struct Prepared {
     announcement: Bytes,
+    size: u64,
 }
 
 impl Prepared {
     /// What the node is to be set to.
     pub fn announcement(&self) -> Bytes {
         self.announcement.clone()
+    }
+
+    /// The bytes of the value.
+    pub fn size(&self) -> u64 {
+        self.size
     }
 
     /// The operation that announces the value, for a multi of the caller's.
@@ -62,32 +77,65 @@ impl Prepared {
 
 /// Compresses a value and writes its parts below `path`, which is made, empty, if it is not there.
 pub async fn prepare(session: &Session, path: &str, value: &[u8]) -> Result<Prepared> {
-    let compressed = Bytes::from(compress(value)?);
+    prepare_from(session, path, value).await
+}
+
+/// The same for a value that comes as a stream. An input that cannot be read is [`Kind::Disk`].
+pub async fn prepare_from(
+    session: &Session,
+    path: &str,
+    mut value: impl AsyncRead + Unpin,
+) -> Result<Prepared> {
+    let failed = |error: std::io::Error| Error::new(Kind::Unexpected, format!("compression: {error}"));
     let id = uuid::Uuid::new_v4().simple().to_string();
-    let size = value.len() as u64;
-    if compressed.len() <= INLINE {
-        let mut announcement = header(&Header { id, parts: 0, size })?;
-        announcement.extend_from_slice(&compressed);
-        return Ok(Prepared { announcement: announcement.into() });
-    }
     let dir = path::join(path, &id);
-    session.make_dirs(&dir).await?;
-    let parts = compressed.len().div_ceil(PART);
-    let dir = dir.as_str();
-    let writes = (0..parts).map(|n| {
-        let part = compressed.slice(n * PART..compressed.len().min((n + 1) * PART));
-        async move {
-            let at = part_path(dir, n);
-            let settled =
-                super::settle(session, || session.create(at.as_str(), part.clone(), Mode::Persistent)).await;
-            match settled.answer {
-                Err(error) if error.kind() == Kind::NodeExists && settled.repeated => Ok(()),
-                answer => answer.map(|_| ()),
-            }
+    let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), LEVEL).map_err(failed)?;
+    encoder.include_checksum(true).map_err(failed)?;
+    let (mut size, mut parts) = (0_u64, 0_usize);
+    let mut writes = FuturesUnordered::new();
+    let mut piece = vec![0; PIECE];
+    let mut ended = false;
+    while !ended {
+        let count = value.read(&mut piece).await.map_err(|error| {
+            Error::new(Kind::Disk, format!("the value cannot be read: {error}")).with_path(path)
+        })?;
+        ended = count == 0;
+        if ended {
+            encoder.do_finish().map_err(failed)?;
+        } else {
+            std::io::Write::write_all(&mut encoder, &piece[..count]).map_err(failed)?;
+            size += count as u64;
         }
-    });
-    stream::iter(writes).buffer_unordered(IN_FLIGHT).try_collect::<()>().await?;
-    Ok(Prepared { announcement: header(&Header { id, parts, size })?.into() })
+        let compressed = encoder.get_mut();
+        if ended && parts == 0 && compressed.len() <= INLINE {
+            let mut announcement = header(&Header { id, parts: 0, size })?;
+            announcement.extend_from_slice(compressed);
+            return Ok(Prepared { announcement: announcement.into(), size });
+        }
+        while compressed.len() >= PART || (ended && !compressed.is_empty()) {
+            if parts == 0 {
+                session.make_dirs(&dir).await?;
+            }
+            if writes.len() >= IN_FLIGHT {
+                writes.try_next().await?;
+            }
+            let rest = compressed.split_off(compressed.len().min(PART));
+            let part = Bytes::from(std::mem::replace(compressed, rest));
+            writes.push(write_part(session, part_path(&dir, parts), part));
+            parts += 1;
+        }
+    }
+    writes.try_collect::<()>().await?;
+    Ok(Prepared { announcement: header(&Header { id, parts, size })?.into(), size })
+}
+
+async fn write_part(session: &Session, at: String, part: Bytes) -> Result<()> {
+    let settled =
+        super::settle(session, || session.create(at.as_str(), part.clone(), Mode::Persistent)).await;
+    match settled.answer {
+        Err(error) if error.kind() == Kind::NodeExists && settled.repeated => Ok(()),
+        answer => answer.map(|_| ()),
+    }
 }
 
 /// Writes a value at a version of its node (`None`: any, made if it is not there), and removes the
@@ -129,10 +177,7 @@ pub async fn read(session: &Session, path: &str, limit: u64) -> Result<Option<(V
             return Ok(None);
         }
         let (header, inline) = parse(path, &data)?;
-        if header.size > limit {
-            let why = format!("the value has {} bytes, and at most {limit} are wanted", header.size);
-            return Err(Error::new(Kind::TooLarge, why).with_path(path));
-        }
+        within(path, &header, limit)?;
         let compressed = if header.parts == 0 {
             inline
         } else {
@@ -145,8 +190,127 @@ pub async fn read(session: &Session, path: &str, limit: u64) -> Result<Option<(V
         };
         return Ok(Some((decompress(path, &compressed, header.size)?, stat)));
     }
-    let why = "a part that the node announces is not there";
-    Err(Error::new(Kind::Corrupt, why).with_path(path))
+    Err(missing(path))
+}
+
+/// Writes the value into `to`, of at most `limit` bytes; its size and its node's stat, or `None` if no value
+/// was announced yet. What was written is whole only if this answers so: a value that was replaced while it
+/// was read is [`Kind::Corrupt`] if some of it was written before.
+pub async fn read_to(
+    session: &Session,
+    path: &str,
+    limit: u64,
+    mut to: impl AsyncWrite + Unpin,
+) -> Result<Option<(u64, Stat)>> {
+    for _ in 0..RETRIES {
+        let (data, stat) = super::settle(session, || session.get(path)).await.answer?;
+        if data.is_empty() {
+            return Ok(None);
+        }
+        let (header, inline) = parse(path, &data)?;
+        within(path, &header, limit)?;
+        let mut unpacking = Unpacking::new(path, header.size)?;
+        if header.parts == 0 {
+            unpacking.feed(&inline, &mut to).await?;
+        } else {
+            let dir = path::join(path, &header.id);
+            let mut parts =
+                stream::iter(0..header.parts).map(|n| read_part(session, &dir, n)).buffered(IN_FLIGHT);
+            let mut replaced = false;
+            while let Some(part) = parts.next().await {
+                match part {
+                    Ok(part) => unpacking.feed(&part, &mut to).await?,
+                    // Nothing is written yet: as if this were the first look.
+                    Err(error) if error.kind() == Kind::NoNode && unpacking.written == 0 => {
+                        replaced = true;
+                        break;
+                    }
+                    Err(error) if error.kind() == Kind::NoNode => return Err(missing(path)),
+                    Err(error) => return Err(error),
+                }
+            }
+            if replaced {
+                continue;
+            }
+        }
+        let size = unpacking.finish()?;
+        to.flush().await.map_err(|error| unwritable(path, &error))?;
+        return Ok(Some((size, stat)));
+    }
+    Err(missing(path))
+}
+
+fn unwritable(path: &str, error: &std::io::Error) -> Error {
+    Error::new(Kind::Disk, format!("the value cannot be written: {error}")).with_path(path)
+}
+
+fn missing(path: &str) -> Error {
+    Error::new(Kind::Corrupt, "a part that the node announces is not there").with_path(path)
+}
+
+fn within(path: &str, header: &Header, limit: u64) -> Result<()> {
+    if header.size <= limit {
+        return Ok(());
+    }
+    let why = format!("the value has {} bytes, and at most {limit} are wanted", header.size);
+    Err(Error::new(Kind::TooLarge, why).with_path(path))
+}
+
+/// A value on its way out, never more of it than was announced.
+struct Unpacking<'a> {
+    path: &'a str,
+    decoder: Decoder<'static>,
+    size: u64,
+    written: u64,
+    /// The frame has ended, with its checksum.
+    whole: bool,
+}
+
+impl<'a> Unpacking<'a> {
+    fn new(path: &'a str, size: u64) -> Result<Self> {
+        let decoder = Decoder::new().map_err(|error| Error::new(Kind::Unexpected, error.to_string()))?;
+        Ok(Self { path, decoder, size, written: 0, whole: false })
+    }
+
+    fn damaged(&self, why: impl std::fmt::Display) -> Error {
+        Error::new(Kind::Corrupt, why.to_string()).with_path(self.path)
+    }
+
+    async fn feed(&mut self, mut part: &[u8], to: &mut (impl AsyncWrite + Unpin)) -> Result<()> {
+        let mut piece = vec![0; PIECE];
+        loop {
+            if self.whole {
+                return if part.is_empty() {
+                    Ok(())
+                } else {
+                    Err(self.damaged("there is more after its end"))
+                };
+            }
+            let done = self.decoder.run_on_buffers(part, &mut piece).map_err(|error| self.damaged(error))?;
+            part = &part[done.bytes_read..];
+            self.written += done.bytes_written as u64;
+            if self.written > self.size {
+                return Err(self.damaged(format!("more than the {} bytes that were announced", self.size)));
+            }
+            let written = &piece[..done.bytes_written];
+            to.write_all(written).await.map_err(|error| unwritable(self.path, &error))?;
+            self.whole = done.remaining == 0;
+            // A piece that was filled may have more behind it.
+            if part.is_empty() && done.bytes_written < PIECE {
+                return Ok(());
+            }
+        }
+    }
+
+    fn finish(self) -> Result<u64> {
+        if !self.whole {
+            return Err(self.damaged("it ends before its end"));
+        }
+        if self.written != self.size {
+            return Err(self.damaged(format!("{} bytes where {} were announced", self.written, self.size)));
+        }
+        Ok(self.written)
+    }
 }
 
 /// Removes parts below `path` that its node does not announce and that are older than `grace`, which
@@ -214,13 +378,14 @@ async fn remove(session: &Session, dir: &str) -> Result<()> {
 
 async fn read_parts(session: &Session, path: &str, header: &Header) -> Result<Bytes> {
     let dir = path::join(path, &header.id);
-    let dir = dir.as_str();
-    let reads = (0..header.parts).map(|n| async move {
-        let at = part_path(dir, n);
-        super::settle(session, || session.get(at.as_str())).await.answer.map(|(part, _)| part)
-    });
+    let reads = (0..header.parts).map(|n| read_part(session, &dir, n));
     let parts = stream::iter(reads).buffered(IN_FLIGHT).try_collect::<Vec<_>>().await?;
     Ok(parts.concat().into())
+}
+
+async fn read_part(session: &Session, dir: &str, n: usize) -> Result<Bytes> {
+    let at = part_path(dir, n);
+    super::settle(session, || session.get(at.as_str())).await.answer.map(|(part, _)| part)
 }
 
 fn part_path(dir: &str, n: usize) -> String {
@@ -245,14 +410,6 @@ fn parse(path: &str, data: &Bytes) -> Result<(Header, Bytes)> {
     let end = data.iter().position(|b| *b == b'\n').ok_or_else(|| damaged("no first line"))?;
     let header = serde_json::from_slice(&data[..end]).map_err(|error| damaged(&error.to_string()))?;
     Ok((header, data.slice(end + 1..)))
-}
-
-fn compress(value: &[u8]) -> Result<Vec<u8>> {
-    let failed = |error: std::io::Error| Error::new(Kind::Unexpected, format!("compression: {error}"));
-    let mut encoder = zstd::Encoder::new(Vec::new(), LEVEL).map_err(failed)?;
-    encoder.include_checksum(true).map_err(failed)?;
-    std::io::Write::write_all(&mut encoder, value).map_err(failed)?;
-    encoder.finish().map_err(failed)
 }
 
 fn decompress(path: &str, compressed: &[u8], size: u64) -> Result<Vec<u8>> {

@@ -18,6 +18,9 @@ on_both_engines!(
     a_missing_part_is_recognised,
     a_value_larger_than_wanted_is_refused_before_it_is_read,
     a_foreign_node_is_not_taken_for_a_value,
+    a_stream_is_the_same_value_as_its_bytes,
+    a_stream_that_cannot_be_read_announces_nothing,
+    a_stream_is_read_only_as_far_as_it_is_right,
 );
 
 const PATH: &str = "/batches/bid1/manifest";
@@ -159,4 +162,79 @@ async fn a_foreign_node_is_not_taken_for_a_value(tree: &Tree) {
         let error = shard::read(&session, PATH, LIMIT).await.unwrap_err();
         assert_eq!(error.kind(), Kind::Corrupt, "{garbage}");
     }
+}
+
+async fn read_to(session: &Session, limit: u64) -> ingest_store::Result<Vec<u8>> {
+    let mut found = Vec::new();
+    let (size, _) = shard::read_to(session, PATH, limit, &mut found).await?.unwrap();
+    assert_eq!(size, found.len() as u64);
+    Ok(found)
+}
+
+async fn a_stream_is_the_same_value_as_its_bytes(tree: &Tree) {
+    let session = tree.mortal_session().await;
+    session.make_dirs(PATH).await.unwrap();
+    assert!(shard::read_to(&session, PATH, LIMIT, Vec::new()).await.unwrap().is_none());
+    let mut mixed = noise(3 << 20);
+    mixed.extend(vec![7; 9 << 20]);
+    mixed.extend(noise(1000));
+    for value in [Vec::new(), b"small".to_vec(), noise(512 << 10), noise(5 << 20), mixed] {
+        let prepared = shard::prepare_from(&session, PATH, &value[..]).await.unwrap();
+        assert_eq!(prepared.size(), value.len() as u64);
+        session.set(PATH, prepared.announcement(), None).await.unwrap();
+        assert!(read(&session).await == value, "{} bytes", value.len());
+        assert!(read_to(&session, LIMIT).await.unwrap() == value, "{} bytes", value.len());
+    }
+}
+
+/// Some noise, and then an error.
+struct Broken(usize);
+
+impl tokio::io::AsyncRead for Broken {
+    fn poll_read(
+        mut self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+        buffer: &mut tokio::io::ReadBuf<'_>,
+    ) -> std::task::Poll<std::io::Result<()>> {
+        if self.0 == 0 {
+            return std::task::Poll::Ready(Err(std::io::Error::other("no disk")));
+        }
+        self.0 -= 1;
+        buffer.put_slice(&noise(buffer.remaining()));
+        std::task::Poll::Ready(Ok(()))
+    }
+}
+
+async fn a_stream_that_cannot_be_read_announces_nothing(tree: &Tree) {
+    let session = tree.mortal_session().await;
+    let error = shard::prepare_from(&session, PATH, Broken(40)).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Disk);
+    assert!(shard::read(&session, PATH, LIMIT).await.unwrap().is_none());
+    assert_eq!(shard::collect(&session, PATH, Duration::ZERO).await.unwrap(), 1);
+}
+
+async fn a_stream_is_read_only_as_far_as_it_is_right(tree: &Tree) {
+    let session = tree.mortal_session().await;
+    let value = noise(2 << 20);
+    shard::write(&session, PATH, &value, None).await.unwrap();
+    assert_eq!(read_to(&session, (2 << 20) - 1).await.unwrap_err().kind(), Kind::TooLarge);
+    let (announced, _) = session.get(PATH).await.unwrap();
+    let line = String::from_utf8(announced.to_vec()).unwrap();
+    // What was announced as shorter is not written beyond that.
+    session.set(PATH, line.replace("2097152", "1000000"), None).await.unwrap();
+    let mut found = Vec::new();
+    let error = shard::read_to(&session, PATH, LIMIT, &mut found).await.unwrap_err();
+    assert_eq!((error.kind(), found.len() <= 1_000_000), (Kind::Corrupt, true));
+    // The last part, with the checksum, is left out.
+    session.set(PATH, line.replace("\"parts\":5", "\"parts\":4"), None).await.unwrap();
+    assert_eq!(read_to(&session, LIMIT).await.unwrap_err().kind(), Kind::Corrupt);
+    session.set(PATH, line, None).await.unwrap();
+    assert!(read_to(&session, LIMIT).await.unwrap() == value);
+    let part = first_part(&session).await;
+    let mut bytes = session.get(part.as_str()).await.unwrap().0.to_vec();
+    bytes[1000] ^= 1;
+    session.set(part.as_str(), bytes, None).await.unwrap();
+    assert_eq!(read_to(&session, LIMIT).await.unwrap_err().kind(), Kind::Corrupt);
+    session.delete(part, None).await.unwrap();
+    assert_eq!(read_to(&session, LIMIT).await.unwrap_err().kind(), Kind::Corrupt);
 }
