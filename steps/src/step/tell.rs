@@ -10,7 +10,7 @@
 //! reason in its message, and is [`Failure::Later`]; the lease is still the caller's then. If nobody can be
 //! told, not even an administrator, the report is finished and the batch's message says so.
 
-use ingest_queue::batches::{BatchLease, NOTE};
+use ingest_queue::batches::{BatchLease, NOTE, ReportDraft};
 use ingest_queue::nodes::Submission;
 use ingest_queue::queue::Queue;
 use ingest_queue::states::BatchState;
@@ -37,7 +37,8 @@ pub enum Told {
 
 /// Sends the report that a batch owes, and ends it. Gives the lease back if that is done.
 pub async fn run(queue: &Queue, lease: &mut BatchLease, services: &Services) -> Result<Told> {
-    match attempt(queue, lease, services).await {
+    let draft = queue.draft_report(lease).await?;
+    match attempt(queue, lease, services, draft).await {
         // The tree was away, or the batch is another's: there is nothing to note.
         Err(failure @ (Failure::Again(_) | Failure::Lost(_) | Failure::Cancelled)) => Err(failure),
         Err(failure) => Err(put_off(queue, lease, &failure).await),
@@ -45,8 +46,12 @@ pub async fn run(queue: &Queue, lease: &mut BatchLease, services: &Services) -> 
     }
 }
 
-async fn attempt(queue: &Queue, lease: &mut BatchLease, services: &Services) -> Result<Told> {
-    let mut draft = queue.draft_report(lease).await?;
+async fn attempt(
+    queue: &Queue,
+    lease: &mut BatchLease,
+    services: &Services,
+    mut draft: ReportDraft,
+) -> Result<Told> {
     if !draft.is_news() {
         return Ok(Told::NoNews(queue.finish_report(lease, &draft).await?));
     }

@@ -1,6 +1,8 @@
 //! What the tests of the steps stand on: a queue on a tree, services in a directory of their own, a profile,
 //! jobs, and a web server with files.
 
+pub(crate) mod fixture;
+
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -2,10 +2,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail by panicking")]
 
+mod check;
 mod conclude;
+mod expand;
+mod expand_faults;
+mod fixture;
 #[allow(dead_code, reason = "each suite uses its part of it")]
 #[path = "../kit/mod.rs"]
 mod kit;
+mod tell;
 #[allow(dead_code, unused_imports, unused_macros, reason = "each suite uses its part of it")]
 #[path = "../../../store/tests/support/tree.rs"]
 mod tree;
