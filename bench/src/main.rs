@@ -23,6 +23,7 @@ mod deposit;
 mod expand;
 mod job;
 mod load;
+mod manifest;
 mod report;
 mod scratch;
 mod store;
@@ -70,6 +71,11 @@ const BENCHES: &[Bench] = &[
         name: "expand",
         about: "Jobs made from the rows of a batch, against the same creates by the bare client",
         run: |context| expand::run(context).boxed_local(),
+    },
+    Bench {
+        name: "manifest",
+        about: "A batch manifest of a million rows checked from disk, against reading its lines",
+        run: |context| manifest::run(context).boxed_local(),
     },
 ];
 

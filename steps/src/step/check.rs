@@ -5,7 +5,8 @@
 //! theirs are checked when they are downloaded.
 //!
 //! **When things break.** What is wrong with the payload is [`Failure::Hopeless`], with every reason. A payload
-//! that cannot be had is what the fetcher says of it. Nothing is kept; it can run again.
+//! that cannot be had now is not wrong: the job goes on with a note, and fails where it is downloaded, from
+//! where it can be requeued; out of pending it could not. Nothing is kept; the check can run again.
 
 use ingest_queue::nodes::Configuration;
 use ingest_queue::plan::job::Change;
@@ -19,6 +20,9 @@ use crate::manifest::{self, Kind, validate};
 use crate::outcome::{Failure, Result};
 use crate::payload::PayloadKind;
 use crate::services::{Services, blocking};
+
+/// What bounds a manifest.
+const LONGEST: &str = "expanding.max_manifest";
 
 /// Whether there is something to check. What cannot be read is to be looked at.
 pub fn is_needed(configuration: &Configuration) -> bool {
@@ -36,13 +40,21 @@ pub async fn run(task: &mut Task<'_>, services: &Services) -> Result<Change> {
     let own = services.fetcher.rules().public_url.clone();
     let rules = RowRules { profile: task.profile.as_ref().clone(), own };
     rules.url(payload.url.as_str()).map_err(Failure::hopeless)?;
-    if is_to_be_read(&payload) {
-        match payload.kind {
-            PayloadKind::ObjectManifest => object_manifest(task, services, &payload, rules).await?,
-            _ => local(task, services, &payload).await?,
-        }
+    if !is_to_be_read(&payload) {
+        return Ok(Change::default());
     }
-    Ok(Change::default())
+    let checked = match payload.kind {
+        PayloadKind::ObjectManifest => object_manifest(task, services, &payload, rules).await,
+        _ => local(task, services, &payload).await,
+    };
+    match checked {
+        Ok(()) => Ok(Change::default()),
+        Err(Failure::Fail(why)) if why.ends_with(&format!("(`{LONGEST}`)")) => Err(Failure::Hopeless(why)),
+        Err(Failure::Later(why) | Failure::Fail(why)) => {
+            Ok(Change::message(format!("its payload could not be checked: {why}")))
+        }
+        Err(failure) => Err(failure),
+    }
 }
 
 async fn local(task: &Task<'_>, services: &Services, payload: &Payload) -> Result<()> {
@@ -92,7 +104,7 @@ async fn object_manifest(
     })
     .await?;
     let most = services.settings.expanding.max_manifest;
-    let fetcher = services.fetcher.at_most(most, "expanding.max_manifest");
+    let fetcher = services.fetcher.at_most(most, LONGEST);
     let algorithms = payload.digest.iter().map(Digest::algorithm).collect();
     let wanted = Wanted { algorithms, ..Wanted::new(payload.url.clone()) };
     let checked = async {

@@ -300,9 +300,12 @@ async fn a_report_has_one_id_whatever_breaks() {
         };
         queue.begin_expansion(&mut lease, b"#", 2).await.unwrap();
         queue.expand(&mut lease, 0, &[new_job(0), new_job(1)]).await.unwrap();
-        for n in 0..2 {
+        let (names, _) = queue.session().children(map::JOBS).await.unwrap();
+        let mut jids: Vec<Jid> = names.iter().filter_map(|name| name.parse().ok()).collect();
+        jids.sort_unstable();
+        for (n, jid) in jids.into_iter().enumerate() {
             loop {
-                let job = queue.job(Jid::new(n)).await.unwrap();
+                let job = queue.job(jid).await.unwrap();
                 if job.state() == JobState::Completed || job.state() == JobState::Failed {
                     break;
                 }
