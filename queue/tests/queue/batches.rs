@@ -22,6 +22,7 @@ on_both_engines!(
     another_clients_sequential_ids_do_not_collide,
     an_id_is_never_used_again,
     an_expansion_goes_on_where_it_was_and_with_the_same_manifest_only,
+    a_manifest_on_disk_is_frozen_and_read_back_as_it_is,
     a_batch_does_not_end_while_a_job_is_left,
     a_batch_does_not_end_before_it_is_expanded,
     a_report_names_every_job_and_is_kept,
@@ -128,6 +129,37 @@ async fn an_expansion_goes_on_where_it_was_and_with_the_same_manifest_only(tree:
         assert_eq!(configuration.batch_id, Some(bid));
     }
     clean(queue.session(), Dialect::Design).await;
+}
+
+async fn a_manifest_on_disk_is_frozen_and_read_back_as_it_is(tree: &Tree) {
+    let queue = queue(tree).await;
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let mut bytes = vec![0; 2 << 20];
+    rand::RngCore::fill_bytes(&mut rand::rng(), &mut bytes);
+    std::fs::write(at("a"), &bytes).unwrap();
+    let bid = queue.create_batch("one", &submission()).await.unwrap().bid;
+    let mut lease = queue.acquire_batch(bid, WHO).await.unwrap();
+    assert_eq!(queue.manifest_to(bid, 4 << 20, Vec::new()).await.unwrap(), None);
+    let missing = queue.begin_expansion_from(&mut lease, &at("none"), 5).await.unwrap_err();
+    assert!(missing.to_string().contains("none cannot be read"), "{missing}");
+    assert_eq!(queue.begin_expansion_from(&mut lease, &at("a"), 5).await.unwrap(), 0);
+    queue.expand(&mut lease, 0, &new_jobs(3)).await.unwrap();
+    let mut back = Vec::new();
+    assert_eq!(queue.manifest_to(bid, 4 << 20, &mut back).await.unwrap(), Some(2 << 20));
+    assert!(back == bytes, "what was frozen is what was there");
+    // From memory or from the disk is the same; another one is refused.
+    assert_eq!(queue.begin_expansion_from(&mut lease, &at("a"), 5).await.unwrap(), 3);
+    assert_eq!(queue.begin_expansion(&mut lease, &bytes, 5).await.unwrap(), 3);
+    std::fs::write(at("b"), &bytes[1..]).unwrap();
+    let other = queue.begin_expansion_from(&mut lease, &at("b"), 5).await.unwrap_err();
+    assert!(matches!(other, Error::Forbidden { .. }), "{other}");
+    // A whole value, but another than the one that was begun with.
+    ingest_store::recipes::shard::write(queue.session(), &BatchNode::Manifest.of(bid), b"x", None)
+        .await
+        .unwrap();
+    let error = queue.manifest_to(bid, 4 << 20, Vec::new()).await.unwrap_err();
+    assert!(matches!(error, Error::Corrupt { .. }), "{error}");
 }
 
 async fn a_batch_does_not_end_while_a_job_is_left(tree: &Tree) {

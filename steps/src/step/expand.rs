@@ -93,9 +93,10 @@ impl Manifest {
     /// directory goes with it if nothing else is in there, or if there is nothing to go on with.
     async fn remove(&self, all: bool) {
         let _ = tokio::fs::remove_file(&self.path).await;
-        let _ = match all {
-            true => tokio::fs::remove_dir_all(&self.dir).await,
-            false => tokio::fs::remove_dir(&self.dir).await,
+        let _ = if all {
+            tokio::fs::remove_dir_all(&self.dir).await
+        } else {
+            tokio::fs::remove_dir(&self.dir).await
         };
     }
 }

@@ -1,6 +1,6 @@
 //! What there is to expand, checked before anything is made of it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ingest_queue::nodes::Submission;
 use serde_json::Value;
@@ -86,13 +86,12 @@ impl Scene<'_> {
             None => last_part(&url),
         };
         let announced = Announced::of(self.submission)?;
-        let kind = match self.given_kind()? {
-            Some(kind) => kind,
-            None => {
-                let first =
-                    self.services.fetcher.beginning(&url, FIRST_BYTES, self.progress, self.cancel).await?;
-                PayloadKind::guess(&name, &first)
-            }
+        let kind = if let Some(kind) = self.given_kind()? {
+            kind
+        } else {
+            let fetcher = &self.services.fetcher;
+            let first = fetcher.beginning(&url, FIRST_BYTES, self.progress, self.cancel).await?;
+            PayloadKind::guess(&name, &first)
         };
         if kind.of_rows().is_some() {
             return self.fetch(url, kind, announced, rules, manifest).await;
@@ -251,7 +250,7 @@ impl Found {
 /// Reads a batch manifest twice, for its own faults and for those that the profile finds: the depositor gets
 /// all of them at once. Answers the number of rows. Blocks.
 fn check(
-    path: &PathBuf,
+    path: &Path,
     kind: PayloadKind,
     rules: &RowRules,
     progress: &Progress,
