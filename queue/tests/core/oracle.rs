@@ -288,6 +288,7 @@ fn with_batch(
     let state = lease.batch().state();
     let expansion = now.and_then(|batch| batch.expansion.as_ref());
     let is_held = now.is_some_and(|batch| view.held_collections.contains(batch.submission.collection()));
+    let tells = state.is_reporting() || now.is_some_and(|batch| batch.owes);
     told.who = Some(match step {
         BatchStep::Finish => Who::Worker,
         _ => Who::Queue,
@@ -307,10 +308,10 @@ fn with_batch(
         // What is not expanded waits, whoever asks.
         BatchStep::End if expansion.is_none_or(|expansion| !expansion.done) => Fate::Open,
         BatchStep::End => when(good && state == BatchState::Processing),
-        BatchStep::Draft => when(good && state.is_reporting()),
-        BatchStep::Sent => when(good && state.is_reporting() && held.draft.is_some()),
+        BatchStep::Draft => when(good && tells),
+        BatchStep::Sent => when(good && tells && held.draft.is_some()),
         BatchStep::Finish => match &held.draft {
-            Some(draft) => when(good && state.is_reporting() && (draft.sent.is_some() || !draft.is_news())),
+            Some(draft) => when(good && tells && (draft.sent.is_some() || !draft.is_news())),
             None => Fate::Refused,
         },
     };

@@ -8,7 +8,7 @@ use ingest_queue::nodes::{
     AccessStatus, BatchStatus, Configuration, Entry, Expansion, History, JobStatus, Node, Number, Schedule,
     Submission,
 };
-use ingest_queue::states::{BatchList, JobState, States};
+use ingest_queue::states::{BatchList, BatchState, JobState, States};
 
 use crate::model::Tree;
 
@@ -35,6 +35,8 @@ pub(crate) struct BatchView {
     pub(crate) lists: BTreeMap<&'static str, BTreeSet<Jid>>,
     pub(crate) lock: Option<i64>,
     pub(crate) deleting: bool,
+    /// It failed before it had jobs, and is not told yet.
+    pub(crate) owes: bool,
 }
 
 impl BatchView {
@@ -123,7 +125,9 @@ fn job(tree: &Tree, jid: Jid, refs: Vec<QueueRef>) -> JobView {
 fn batch(tree: &Tree, bid: Bid) -> BatchView {
     let (status, version) = must::<BatchStatus>(tree, &BatchNode::Status.of(bid));
     let list = |list: BatchList| (list.name(), ids(tree, &map::batch_list(bid, list)).collect());
+    let owes = status.status == BatchState::Failed && tree.get(&map::outbox(bid, 1)).is_some();
     BatchView {
+        owes,
         status,
         version,
         submission: must(tree, &BatchNode::Submission.of(bid)).0,
