@@ -17,7 +17,8 @@ use std::time::Duration;
 use ingest_queue::ids::Jid;
 use serde::{Deserialize, Serialize};
 
-use crate::outcome::{Failure, Result};
+use crate::archive::disk;
+use crate::outcome::{Cancel, Failure, Result};
 
 /// `[provisioning]` and `work.quota`.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize, Serialize)]
@@ -74,8 +75,9 @@ pub enum Verdict {
 
 /// Where room comes from.
 pub trait Provision: Send + Sync + std::fmt::Debug {
-    /// What there is now; `promised` is what the caller knows of its admitted jobs. Blocks.
-    fn space(&self, promised: u64) -> Result<Space>;
+    /// What there is now; `promised` is what the caller knows of its admitted jobs. Blocks, and may take as
+    /// long as a walk through all working files: it stops on `cancel`.
+    fn space(&self, promised: u64, cancel: &Cancel) -> Result<Space>;
 
     /// Decides for all that wait, in their order.
     fn decide(&self, waiting: &[Waiting], space: Space) -> Vec<(Jid, Verdict)>;
@@ -95,7 +97,7 @@ impl FileSystem {
 }
 
 impl Provision for FileSystem {
-    fn space(&self, promised: u64) -> Result<Space> {
+    fn space(&self, promised: u64, cancel: &Cancel) -> Result<Space> {
         let unknown = |error: &dyn std::fmt::Display| {
             Failure::later(format!("the space of {} cannot be asked for: {error}", self.dir.display()))
         };
@@ -105,7 +107,10 @@ impl Provision for FileSystem {
         let free = stat.f_bavail.saturating_mul(stat.f_frsize);
         // Without a quota nobody asks how much is ours.
         let ours = match self.settings.quota {
-            Some(_) => size_below(&self.dir).map_err(|error| unknown(&error))?,
+            Some(_) => size_below(&self.dir, cancel).map_err(|failure| match failure {
+                Failure::Cancelled => failure,
+                failure => unknown(&failure),
+            })?,
             None => 0,
         };
         Ok(Space { total, free, ours, promised })
@@ -163,25 +168,29 @@ fn unknown_size(space: &Space, room: u64, settings: &Settings) -> Verdict {
     Verdict::Yes
 }
 
-/// Bytes on disk below a directory; a file with several links counts once.
-fn size_below(dir: &Path) -> std::io::Result<u64> {
+/// Bytes on disk below a directory; a file with several links counts once, and what is not there is nothing.
+/// Blocks.
+pub(crate) fn size_below(dir: &Path, cancel: &Cancel) -> Result<u64> {
     use std::os::unix::fs::MetadataExt as _;
-    let (mut bytes, mut seen) = (0, std::collections::HashSet::new());
+    let (mut bytes, mut seen) = (0_u64, std::collections::HashSet::new());
     let mut dirs = vec![dir.to_owned()];
     while let Some(dir) = dirs.pop() {
+        if cancel.is_cancelled() {
+            return Err(Failure::Cancelled);
+        }
         let entries = match std::fs::read_dir(&dir) {
             // Removed while we looked.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-            entries => entries?,
+            entries => entries.map_err(|error| disk(&dir, &error))?,
         };
         for entry in entries {
-            let entry = entry?;
+            let entry = entry.map_err(|error| disk(&dir, &error))?;
             match entry.metadata() {
                 Ok(meta) if meta.is_dir() => dirs.push(entry.path()),
                 Ok(meta) if meta.nlink() > 1 && !seen.insert((meta.dev(), meta.ino())) => {}
-                Ok(meta) => bytes += meta.blocks() * 512,
+                Ok(meta) => bytes = bytes.saturating_add(meta.blocks().saturating_mul(512)),
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
+                Err(error) => return Err(disk(&entry.path(), &error)),
             }
         }
     }
@@ -276,11 +285,14 @@ mod tests {
         std::fs::write(dir.path().join("a/file"), vec![1; 100_000]).unwrap();
         std::fs::hard_link(dir.path().join("a/file"), dir.path().join("link")).unwrap();
         let settings = Settings { quota: Some(1 << 30), ..Settings::default() };
-        let space = FileSystem::new(dir.path(), settings).space(7).unwrap();
+        let space = FileSystem::new(dir.path(), settings).space(7, &Cancel::new()).unwrap();
         assert!(space.total >= space.free && space.free > 0 && space.promised == 7, "{space:?}");
         assert!((100_000..300_000).contains(&space.ours), "{space:?}");
-        let gone = FileSystem::new(dir.path().join("none"), settings).space(0).unwrap_err();
-        assert!(matches!(gone, Failure::Later(_)));
+        let gone = FileSystem::new(dir.path().join("none"), settings).space(0, &Cancel::new());
+        assert!(matches!(gone, Err(Failure::Later(_))), "{gone:?}");
+        let cancel = Cancel::new();
+        cancel.cancel();
+        assert_eq!(FileSystem::new(dir.path(), settings).space(0, &cancel), Err(Failure::Cancelled));
     }
 
     proptest! {

@@ -21,6 +21,8 @@ use crate::services::Services;
 
 pub mod check;
 pub mod expand;
+pub mod admit;
+pub mod assemble;
 mod payload;
 pub mod tell;
 

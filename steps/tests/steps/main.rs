@@ -3,10 +3,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail by panicking")]
 
 mod check;
+mod admit;
+mod assemble;
 mod conclude;
 mod expand;
 mod expand_faults;
 mod fixture;
+mod admit;
+mod faults;
 #[allow(dead_code, reason = "each suite uses its part of it")]
 #[path = "../kit/mod.rs"]
 mod kit;

@@ -1,0 +1,125 @@
+//! The jobs that wait for room, as their nodes say.
+
+use bytes::Bytes;
+use futures::stream::{self, StreamExt, TryStreamExt};
+use ingest_queue::date::Date;
+use ingest_queue::error::Error;
+use ingest_queue::ids::Jid;
+use ingest_queue::map::{JobNode, QueueRef};
+use ingest_queue::nodes::{History, JobStatus, Node as _, Number, Work};
+use ingest_queue::states::JobState;
+use ingest_store::recipes::settle;
+
+use super::Run;
+use super::books::{JOBS_A_READ, READS};
+use crate::outcome::Result;
+use crate::provision::Waiting;
+
+/// A job that waits, and what it wants.
+#[derive(Debug)]
+pub(super) struct Wanting {
+    pub(super) entry: QueueRef,
+    pub(super) asks: Waiting,
+    /// What an earlier admission has left, if it can be read.
+    pub(super) work: Option<Work>,
+    pub(super) has_work: bool,
+}
+
+const NODES: [JobNode; 4] = [JobNode::Status, JobNode::SpaceNeeded, JobNode::History, JobNode::Work];
+
+/// Reads them in their order. One that waits no more, or cannot be read, goes to `skipped`.
+pub(super) async fn read(
+    run: &Run<'_>,
+    waiting: &[QueueRef],
+    skipped: &mut Vec<(Jid, String)>,
+) -> Result<Vec<Wanting>> {
+    let groups: Vec<Vec<QueueRef>> = waiting.chunks(JOBS_A_READ).map(<[QueueRef]>::to_vec).collect();
+    let mut reads = stream::iter(groups).map(|group| read_group(run, group)).buffered(READS);
+    let mut found = Vec::with_capacity(waiting.len());
+    while let Some(group) = reads.try_next().await? {
+        for (entry, answer) in group {
+            match answer {
+                Ok(job) => found.push(job),
+                Err(why) => skipped.push((entry.jid, why)),
+            }
+        }
+        run.progress.beat();
+        run.go_on()?;
+    }
+    Ok(found)
+}
+
+type Answer = std::result::Result<Wanting, String>;
+
+async fn read_group(run: &Run<'_>, group: Vec<QueueRef>) -> Result<Vec<(QueueRef, Answer)>> {
+    let paths = group.iter().flat_map(|entry| NODES.map(|node| node.of(entry.jid))).collect();
+    let found = get_many(run, paths).await?;
+    let now = run.queue.now();
+    Ok(group
+        .into_iter()
+        .zip(found.chunks(NODES.len()))
+        .map(|(entry, nodes)| (entry, wanting(entry, nodes, now)))
+        .collect())
+}
+
+pub(super) async fn get_many(run: &Run<'_>, paths: Vec<String>) -> Result<Vec<Option<Bytes>>> {
+    let session = run.queue.session();
+    let found = settle(session, || session.get_many(paths.clone())).await.answer.map_err(Error::from)?;
+    Ok(found.into_iter().map(|found| found.map(|(data, _)| data)).collect())
+}
+
+fn wanting(entry: QueueRef, nodes: &[Option<Bytes>], now: Date) -> Answer {
+    let [Some(status), needs, history, work] = nodes else { return Err("it is gone".into()) };
+    let status = JobStatus::read(status).map_err(|why| format!("its status cannot be read: {why}"))?;
+    if status.status != JobState::Provisioning {
+        return Err(format!("it is {} by now", status.status));
+    }
+    // A size that cannot be read is one that nobody knows.
+    let needs = needs.as_ref().and_then(|data| Number::read(data).ok()).map_or(0, |Number(bytes)| bytes);
+    let history = history.as_ref().and_then(|data| History::read(data).ok());
+    let since = since(&status, history.as_ref());
+    let asks = Waiting {
+        jid: entry.jid,
+        needs: u64::try_from(needs).unwrap_or(0),
+        waited: since.map_or(std::time::Duration::ZERO, |since| since.until(now)),
+    };
+    let has_work = work.is_some();
+    Ok(Wanting { entry, asks, work: work.as_ref().and_then(|data| Work::read(data).ok()), has_work })
+}
+
+/// Since when it waits for room: when it came, not when somebody changed its priority.
+fn since(status: &JobStatus, history: Option<&History>) -> Option<Date> {
+    let here = JobState::Provisioning;
+    let came = history.and_then(|history| {
+        history.entries.iter().rev().find(|entry| entry.to == here && entry.from != Some(here))
+    });
+    came.map(|entry| entry.at).or(status.last_modification_date)
+}
+
+#[cfg(test)]
+mod tests {
+    use ingest_queue::nodes::{Entry, Other};
+
+    use super::*;
+
+    fn entry(at: i64, from: JobState, to: JobState) -> Entry {
+        let (node, commit, message) = (String::new(), String::new(), String::new());
+        let (at, from) = (Date::from_millis(at), Some(from));
+        Entry { at, from, to, node, attempt: 0, commit, message, other: Other::new() }
+    }
+
+    #[test]
+    fn a_job_waits_since_it_came_the_last_time() {
+        use JobState::{Downloading, Estimating, Failed, Provisioning};
+        let status = JobStatus::new(Provisioning, Date::from_millis(9_000));
+        let entries = vec![
+            entry(1, Estimating, Provisioning),
+            entry(2, Provisioning, Downloading),
+            entry(3, Failed, Provisioning),
+            // Another priority.
+            entry(4, Provisioning, Provisioning),
+        ];
+        assert_eq!(since(&status, Some(&History { entries })), Some(Date::from_millis(3)));
+        assert_eq!(since(&status, None), Some(Date::from_millis(9_000)));
+    }
+}
