@@ -14,6 +14,7 @@ mod writes;
 use bytes::Bytes;
 use ingest_store::Stat;
 
+pub(crate) use actions::given_up;
 pub use actions::{Acted, signed};
 pub(crate) use known::Known;
 pub use lease::Lease;

@@ -10,7 +10,7 @@ use ingest_store::{Kind, Op, path};
 use crate::error::{Error, Result};
 use crate::ids::{Bid, Jid};
 use crate::map::{self, BatchNode, JobNode};
-use crate::nodes::{BatchStatus, Configuration, Identifiers, LocalId, Node, Schedule};
+use crate::nodes::{BatchStatus, Identifiers, LocalId, Node, Schedule};
 use crate::plan::job::{self, Action, Job};
 use crate::plan::{Lock, Plan, Scene};
 use crate::queue::Queue;
@@ -219,18 +219,17 @@ impl Queue {
             ops.extend(self.exists(&path).await?.map(|stat| Op::delete(path, stat.version)));
         }
         let identifiers = self.readable::<Identifiers>(jid, JobNode::Identifiers).await?;
-        let local_ids = identifiers.map(|identifiers| identifiers.local_id).unwrap_or_default();
-        if local_ids.is_empty() {
-            return Ok(ops);
-        }
-        let Some(configuration) = self.readable::<Configuration>(jid, JobNode::Configuration).await? else {
+        let Some(identifiers) = identifiers else {
             return Ok(ops);
         };
+        // Without an owner none was ever claimed.
+        let owner = identifiers.owner().unwrap_or_default().to_owned();
+        let local_ids = if owner.is_empty() { Vec::new() } else { identifiers.local_id };
         for id in local_ids {
-            let path = map::local_id(configuration.collection(), &id);
+            let path = map::local_id(&owner, &id);
             match self.find::<LocalId>(path.clone()).await {
-                Ok(Some((reserved, stat))) if reserved.jid == Some(jid) => {
-                    ops.push(Op::delete(path, stat.version));
+                Ok(Some((reserved, stat))) if reserved.is_held_by(jid) => {
+                    ops.push(given_up(path, &reserved, jid, stat.version, self.dialect()));
                 }
                 Ok(_) | Err(Error::Corrupt { .. }) => {}
                 Err(error) => return Err(error),
@@ -245,6 +244,20 @@ impl Queue {
             Err(Error::Corrupt { .. }) => Ok(None),
             answer => answer,
         }
+    }
+}
+
+/// A reservation that a job gives up, and the others that have it keep.
+pub(crate) fn given_up(
+    path: String,
+    reserved: &LocalId,
+    jid: Jid,
+    version: i32,
+    dialect: crate::dialect::Dialect,
+) -> Op {
+    match reserved.without(jid) {
+        Some(rest) => Op::set(path, rest.write(dialect), version),
+        None => Op::delete(path, version),
     }
 }
 

@@ -185,7 +185,28 @@ impl From<FoundIdentifiers> for Identifiers {
     }
 }
 
+const OWNER: &str = "local_id_owner";
+const MINTED: &str = "minted";
+
 impl Identifiers {
+    /// Whose the local ids are, once they were claimed: their reservations are found by it.
+    pub fn owner(&self) -> Option<&str> {
+        self.other.get(OWNER)?.as_str()
+    }
+
+    pub fn set_owner(&mut self, owner: &str) {
+        self.other.insert(OWNER.to_owned(), owner.into());
+    }
+
+    /// The key that the primary one was minted with; `None` if it came from elsewhere.
+    pub fn minted(&self) -> Option<&str> {
+        self.other.get(MINTED)?.as_str()
+    }
+
+    pub fn set_minted(&mut self, key: &str) {
+        self.other.insert(MINTED.to_owned(), key.into());
+    }
+
     pub fn is_empty(&self) -> bool {
         self.primary_id.is_none() && self.local_id.is_empty() && self.other.is_empty()
     }

@@ -60,19 +60,40 @@ pub struct NameLock {
 
 impl Json for NameLock {}
 
-/// A local id that was given an identifier which is not recorded yet.
+/// A local id that has, or is about to get, an identifier which is not recorded yet.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LocalId {
     pub owner: String,
     pub local_id: String,
+    /// Empty: the job that has it is about to mint.
     pub primary_id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jid: Option<Jid>,
+    /// Other jobs that use the same identifier: it stays until the last of them gives it up.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<Jid>,
+    /// The key that the identifier was minted with; absent if it came from elsewhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub minted: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Date>,
     #[serde(flatten)]
     pub other: Other,
+}
+
+impl LocalId {
+    pub fn is_held_by(&self, jid: Jid) -> bool {
+        self.jid == Some(jid) || self.also.contains(&jid)
+    }
+
+    /// What is left when a job gives it up; `None` if nobody else has it.
+    pub fn without(&self, jid: Jid) -> Option<Self> {
+        let mut holders = self.jid.iter().chain(&self.also).copied().filter(|holder| *holder != jid);
+        let first = holders.next()?;
+        let also = holders.collect();
+        Some(Self { jid: Some(first), also, ..self.clone() })
+    }
 }
 
 impl Json for LocalId {}

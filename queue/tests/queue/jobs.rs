@@ -278,7 +278,9 @@ async fn a_deleted_job_takes_its_belongings_along(tree: &Tree) {
     let (dates, _) = queue.session().children(ingest_queue::map::JOURNAL_DATES).await.unwrap();
     assert_eq!(dates.len(), 1);
     let mut lease = acquire(&queue, jid).await;
-    queue.reserve_local_id(&mut lease, "demo_content", "local-0", "ark:/1/a").await.unwrap();
+    let ids = ["local-0".to_owned()];
+    queue.claim_local_ids(&mut lease, "an owner", &ids, &Identifiers::default()).await.unwrap();
+    assert_eq!(queue.session().children(ingest_queue::map::LOCAL_IDS).await.unwrap().0.len(), 1);
     // Another program's node, with a child.
     queue
         .session()

@@ -2,18 +2,20 @@
 
 use ingest_queue::dialect::Dialect;
 use ingest_queue::error::Error;
-use ingest_queue::map;
-use ingest_queue::names::{Reserved, Side};
-use ingest_queue::nodes::NameLock;
+use ingest_queue::map::{self, JobNode};
+use ingest_queue::names::Side;
+use ingest_queue::names::local_ids::Claimed;
+use ingest_queue::nodes::{Identifiers, NameLock};
 
-use crate::tree::{Tree, on_both_engines};
-use crate::world::{acquire, batch_of, clean, queue, queue_on, read, snapshot};
+use crate::tree::{Tree, on_both_engines, within};
+use crate::world::{WHO, acquire, batch_of, clean, queue, queue_on, read, snapshot};
 
 on_both_engines!(
     an_object_is_locked_for_one_job_at_a_time,
     two_objects_whose_names_share_a_path_are_told_apart,
     the_lock_on_an_object_ends_with_its_session,
-    a_local_id_is_reserved_once,
+    what_a_dead_task_of_this_session_left_is_replaced_or_swept,
+    a_local_id_is_minted_for_by_one_job,
 );
 
 async fn an_object_is_locked_for_one_job_at_a_time(tree: &Tree) {
@@ -58,24 +60,74 @@ async fn the_lock_on_an_object_ends_with_its_session(tree: &Tree) {
     clean(there.session(), Dialect::Design).await;
 }
 
-async fn a_local_id_is_reserved_once(tree: &Tree) {
-    let queue = queue(tree).await;
+async fn what_a_dead_task_of_this_session_left_is_replaced_or_swept(tree: &Tree) {
+    let (queue, elsewhere) = (queue(tree).await, queue(tree).await);
     let (_, jids) = batch_of(&queue, 2).await;
-    let (mut first, mut second) = (acquire(&queue, jids[0]).await, acquire(&queue, jids[1]).await);
-    let reserve = async |lease: &mut _, ark: &str| {
-        queue.reserve_local_id(lease, "demo_content", "box 7", ark).await.unwrap()
-    };
-    assert_eq!(reserve(&mut first, "ark:/1/a").await, Reserved::Now);
-    // Another attempt of the same job finds its own.
-    assert_eq!(reserve(&mut first, "ark:/1/a").await, Reserved::Now);
-    let theirs = Reserved::Before { primary_id: "ark:/1/a".into() };
-    assert_eq!(reserve(&mut second, "ark:/1/b").await, theirs);
-    assert_eq!(queue.local_id("demo_content", "box 7").await.unwrap().unwrap().jid, Some(jids[0]));
+    let mut first = acquire(&queue, jids[0]).await;
+    queue.lock_object(&mut first, Side::Storage, "ark:/13030/m5").await.unwrap();
+    assert_eq!(queue.sweep_names().await.unwrap(), [] as [String; 0]);
+    queue.release_all_of(WHO).await.unwrap();
+    // The next attempt at the same job takes it over.
+    let mut again = acquire(&queue, jids[0]).await;
+    queue.lock_object(&mut again, Side::Storage, "ark:/13030/m5").await.unwrap();
+    queue.release_all_of(WHO).await.unwrap();
+    // Elsewhere one waits; here it is nobody's.
+    let mut second = acquire(&elsewhere, jids[1]).await;
+    let busy = elsewhere.lock_object(&mut second, Side::Storage, "ark:/13030/m5").await.unwrap_err();
+    assert!(matches!(busy, Error::Busy { .. }), "{busy:?}");
+    let (locked, watch) = elsewhere.watch_object(Side::Storage, "ark:/13030/m5").await.unwrap();
+    assert!(locked);
+    assert_eq!(queue.sweep_names().await.unwrap(), [map::storage_lock("ark:/13030/m5")]);
+    within(watch.woken()).await;
+    elsewhere.lock_object(&mut second, Side::Storage, "ark:/13030/m5").await.unwrap();
     clean(queue.session(), Dialect::Design).await;
-    // What is another's is not given up.
-    queue.free_local_id(&mut second, "demo_content", "box 7").await.unwrap();
-    assert!(queue.local_id("demo_content", "box 7").await.unwrap().is_some());
-    queue.free_local_id(&mut first, "demo_content", "box 7").await.unwrap();
-    assert_eq!(queue.local_id("demo_content", "box 7").await.unwrap(), None);
-    assert_eq!(reserve(&mut second, "ark:/1/b").await, Reserved::Now);
+}
+
+async fn a_local_id_is_minted_for_by_one_job(tree: &Tree) {
+    let queue = queue(tree).await;
+    let (_, jids) = batch_of(&queue, 3).await;
+    let (mut first, mut second) = (acquire(&queue, jids[0]).await, acquire(&queue, jids[1]).await);
+    let none = Identifiers::default();
+    let claim = async |lease: &mut _, ids: &[&str]| {
+        let ids: Vec<_> = ids.iter().map(|id| (*id).to_owned()).collect();
+        queue.claim_local_ids(lease, "an owner", &ids, &none).await.unwrap()
+    };
+    let of = |claimed: Claimed| match claimed {
+        Claimed::All(all) => all.into_iter().map(|id| (id.primary_id, id.jid.unwrap(), id.also)).collect(),
+        Claimed::Busy { .. } => Vec::new(),
+    };
+    for _ in 0..2 {
+        assert_eq!(of(claim(&mut first, &["a", "b"]).await), vec![(String::new(), jids[0], vec![]); 2]);
+    }
+    // While the first is at it, the second waits, and has claimed nothing.
+    let busy = Claimed::Busy { local_id: "b".into(), jid: jids[0] };
+    assert_eq!(claim(&mut second, &["c", "b"]).await, busy);
+    assert_eq!(queue.local_id("an owner", "c").await.unwrap(), None);
+    let mut named = Identifiers { primary_id: Some("ark:/1/a".into()), ..none.clone() };
+    named.local_id = vec!["a".into(), "b".into()];
+    named.set_owner("an owner");
+    named.set_minted("key");
+    let woken = async { queue.watch_claim("an owner", "b", jids[0]).await.unwrap() };
+    let assigned = async { queue.assign(&mut first, &named).await.unwrap() };
+    within(async { tokio::join!(woken, assigned) }).await;
+    queue.assign(&mut first, &named).await.unwrap();
+    assert_eq!(queue.node::<Identifiers>(jids[0], JobNode::Identifiers).await.unwrap(), Some(named.clone()));
+    // The second takes it, and keeps it when the first has gone.
+    let expected = [(String::new(), jids[1], vec![]), ("ark:/1/a".into(), jids[0], vec![jids[1]])];
+    assert_eq!(of(claim(&mut second, &["c", "b"]).await), expected.to_vec());
+    clean(queue.session(), Dialect::Design).await;
+    for id in ["a", "b"] {
+        queue.free_local_id(&mut first, "an owner", id).await.unwrap();
+    }
+    assert_eq!(queue.local_id("an owner", "a").await.unwrap(), None);
+    let left = queue.local_id("an owner", "b").await.unwrap().unwrap();
+    assert_eq!((left.jid, left.also, left.primary_id.as_str()), (Some(jids[1]), vec![], "ark:/1/a"));
+    // One that crashed before it minted is in nobody's way, and finds the other's when it comes back.
+    queue.release_all_of(WHO).await.unwrap();
+    let mut third = acquire(&queue, jids[2]).await;
+    assert_eq!(of(claim(&mut third, &["c"]).await), [(String::new(), jids[2], vec![])].to_vec());
+    let mut second = acquire(&queue, jids[1]).await;
+    let busy = Claimed::Busy { local_id: "c".into(), jid: jids[2] };
+    assert_eq!(claim(&mut second, &["c"]).await, busy);
+    clean(queue.session(), Dialect::Design).await;
 }

@@ -27,19 +27,18 @@ on_both_engines!(
 async fn everything(queue: &Queue, lease: &mut Lease) -> Vec<(&'static str, Result<()>)> {
     let change = Change::message("from the grave");
     let identifiers = Identifiers { primary_id: Some("ark:/99999/zombie".into()), ..Identifiers::default() };
+    let ids = ["l".to_owned()];
     vec![
         ("advance", queue.advance(lease, JobState::Processing, Who::Worker, &change).await),
         ("hand over", queue.hand_over(lease, JobState::Processing, Who::Worker, &change).await),
         ("succeed", queue.succeed(lease, &change).await.map(|_| ())),
         ("fail", queue.fail(lease, &change).await),
-        ("write identifiers", queue.write(lease, &[Write::Identifiers(identifiers)]).await),
+        ("write identifiers", queue.write(lease, &[Write::Identifiers(identifiers.clone())]).await),
         ("write work", queue.write(lease, &[Write::Work(Work::default())]).await),
         ("set priority", queue.set_priority(lease, priority(99)).await),
         ("lock an object", queue.lock_object(lease, Side::Storage, "ark:/99999/zombie").await),
-        (
-            "reserve a local id",
-            queue.reserve_local_id(lease, "demo", "l", "ark:/99999/zombie").await.map(|_| ()),
-        ),
+        ("claim a local id", queue.claim_local_ids(lease, "demo", &ids, &identifiers).await.map(|_| ())),
+        ("assign an identifier", queue.assign(lease, &identifiers).await),
         ("pass the gate", queue.gate(lease).await),
         ("give back", queue.give_back(lease, Some("from the grave")).await),
     ]
