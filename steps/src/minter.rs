@@ -16,8 +16,10 @@ pub mod anvl;
 pub mod ezid;
 pub mod local;
 pub mod noid;
+mod notes;
 
 use futures::future::BoxFuture;
+use ingest_queue::date::Date;
 
 use crate::ark::Ark;
 use crate::outcome::Result;
@@ -37,12 +39,14 @@ pub struct MintRequest {
     pub target: Option<String>,
 }
 
-/// A name that was reserved and never published.
+/// A name that was reserved, or may have been, and that nobody has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Orphan {
-    pub ark: Ark,
-    /// The [`MintRequest::key`] that it was reserved with.
+    /// Absent: the answer never came, so that the service alone knows it, if there is one.
+    pub ark: Option<Ark>,
+    /// The [`MintRequest::key`] that it was asked for with.
     pub key: String,
+    pub since: Option<Date>,
 }
 
 /// A service that gives names.
@@ -53,6 +57,6 @@ pub trait Minter: std::fmt::Debug + Send + Sync {
     /// Makes a reserved name public, with what is known of the object by now. May be repeated.
     fn publish<'a>(&'a self, ark: &'a Ark, request: &'a MintRequest) -> BoxFuture<'a, Result<()>>;
 
-    /// Names that were reserved and never published; `None` where the service cannot say.
+    /// Names that were reserved, or may have been, and that nobody has; `None` where nobody can say.
     fn orphans(&self) -> BoxFuture<'_, Result<Option<Vec<Orphan>>>>;
 }

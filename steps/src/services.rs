@@ -156,7 +156,9 @@ async fn open_minters(settings: &Settings, session: &Session) -> Result<BTreeMap
                 let template = template.parse().map_err(|error| wrong(&error))?;
                 Arc::new(LocalMinter::open(session, template, *block).await.map_err(named)?)
             }
-            settings::Minter::Ezid(config) => Arc::new(EzidMinter::new(config.clone()).map_err(named)?),
+            settings::Minter::Ezid(config) => {
+                Arc::new(EzidMinter::new(config.clone()).map_err(named)?.noting(session))
+            }
         };
         minters.insert(name.clone(), minter);
     }

@@ -25,6 +25,9 @@ pub mod admit;
 pub mod assemble;
 mod payload;
 pub mod tell;
+pub mod callback;
+pub mod process;
+pub mod record;
 
 pub use payload::Payload;
 

@@ -6,18 +6,21 @@
 //! **When things break.** Minting is not repeatable. It is tried again only where the service has certainly
 //! not begun: the connection was never made, or the answer is 503 or 429 with a `Retry-After`. In every other
 //! doubt the failure says that one reserved name may belong to nobody; `ingestd.key` in its metadata is
-//! the [`MintRequest::key`] that it was meant for. EZID has no search, so [`Minter::orphans`] cannot say:
-//! find them in EZID's download of identifiers with `_status: reserved`. Publishing is repeated in
-//! every doubt.
+//! the [`MintRequest::key`] that it was meant for. EZID has no search, so [`Minter::orphans`] is told from
+//! notes in the tree ([`EzidMinter::noting`]): names that no job has, and requests whose answer never came. Those of
+//! the latter are found in EZID's download of identifiers with `_status: reserved`. Publishing is repeated
+//! in every doubt.
 
 use std::fmt;
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use ingest_store::Session;
 use reqwest::{Method, StatusCode, header};
 use url::Url;
 
+use super::notes::Notes;
 use super::{MintRequest, Minter, Orphan, anvl};
 use crate::ark::Ark;
 use crate::outcome::{Failure, Result};
@@ -96,6 +99,7 @@ impl fmt::Debug for EzidConfig {
 pub struct EzidMinter {
     config: EzidConfig,
     client: reqwest::Client,
+    notes: Option<Notes>,
 }
 
 /// What became of one request.
@@ -108,6 +112,13 @@ enum Sent {
     Refused(Failure),
     /// The service may have done it.
     Doubt(String),
+}
+
+/// Whether there may be a name that nobody knows.
+#[derive(Debug, Clone, Copy)]
+enum Made {
+    None,
+    Perhaps,
 }
 
 impl EzidMinter {
@@ -123,14 +134,48 @@ impl EzidMinter {
             .pool_max_idle_per_host(0)
             .build()
             .map_err(|error| Failure::fail(format!("the client of EZID: {error}")))?;
-        Ok(Self { config, client })
+        Ok(Self { config, client, notes: None })
+    }
+
+    /// The same, with notes in the tree of what it asks for.
+    pub fn noting(mut self, session: &Session) -> Self {
+        self.notes = Some(Notes::new(session, &self.config.shoulder));
+        self
     }
 
     fn place(&self, what: &str) -> String {
         format!("{}/{what}", self.config.url.as_str().trim_end_matches('/'))
     }
 
-    async fn mint(&self, request: &MintRequest) -> Result<Ark> {
+    async fn reserve_noted(&self, request: &MintRequest) -> Result<Ark> {
+        let Some(notes) = &self.notes else {
+            return self.mint(request).await.map_err(|(failure, _)| failure);
+        };
+        let asked = notes.ask(request).await?;
+        match self.mint(request).await {
+            Ok(ark) => {
+                notes.came(&asked, &ark).await?;
+                Ok(ark)
+            }
+            Err((failure, Made::None)) => {
+                if let Err(left) = notes.none_came(&asked).await {
+                    tracing::warn!(%left, key = request.key, "a note of a name that was never minted stays");
+                }
+                Err(failure)
+            }
+            Err((failure, Made::Perhaps)) => Err(failure),
+        }
+    }
+
+    async fn publish_noted(&self, ark: &Ark, request: &MintRequest) -> Result<()> {
+        self.make_public(ark, request).await?;
+        match &self.notes {
+            Some(notes) => notes.published(ark).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn mint(&self, request: &MintRequest) -> Result<Ark, (Failure, Made)> {
         let place = self.place(&format!("shoulder/{}", self.config.shoulder));
         let body = body(request, "reserved");
         let orphaned = || {
@@ -139,26 +184,26 @@ impl EzidMinter {
                 self.config.shoulder, request.key
             )
         };
-        let said = match self.send_patiently(&Method::POST, &place, &body, false).await? {
+        let sent = self.send_patiently(&Method::POST, &place, &body, false).await;
+        let said = match sent.map_err(|failure| (failure, Made::None))? {
             Sent::Done(said) => said,
             // Sent again it would mint a second name: whoever called has to know of the first.
             Sent::Doubt(why) => {
-                return Err(Failure::later(format!("minting at {place}: {why}; {}", orphaned())));
+                let why = format!("minting at {place}: {why}; {}", orphaned());
+                return Err((Failure::later(why), Made::Perhaps));
             }
-            Sent::Refused(failure) => return Err(failure.during(format!("minting at {place}"))),
-            Sent::NotBegun { why, .. } => return Err(Failure::later(format!("minting at {place}: {why}"))),
+            Sent::Refused(failure) => {
+                return Err((failure.during(format!("minting at {place}")), Made::None));
+            }
+            Sent::NotBegun { why, .. } => {
+                return Err((Failure::later(format!("minting at {place}: {why}")), Made::None));
+            }
         };
-        let ark = ark_in(&said).ok_or_else(|| {
-            Failure::fail(format!(
-                "minting at {place}: no ARK in the answer `{}`; {}",
-                shown(&said),
-                orphaned()
-            ))
-        })?;
+        let unusable = |why: String| (Failure::fail(format!("minting at {place}: {why}")), Made::Perhaps);
+        let ark = ark_in(&said)
+            .ok_or_else(|| unusable(format!("no ARK in the answer `{}`; {}", shown(&said), orphaned())))?;
         if !ark.is_on(&self.config.shoulder) {
-            return Err(Failure::fail(format!(
-                "minting at {place}: the service gave {ark}, which is not on this shoulder"
-            )));
+            return Err(unusable(format!("the service gave {ark}, which is not on this shoulder")));
         }
         Ok(ark)
     }
@@ -310,14 +355,20 @@ fn causes(error: &reqwest::Error) -> String {
 
 impl Minter for EzidMinter {
     fn reserve<'a>(&'a self, request: &'a MintRequest) -> BoxFuture<'a, Result<Ark>> {
-        self.mint(request).boxed()
+        self.reserve_noted(request).boxed()
     }
 
     fn publish<'a>(&'a self, ark: &'a Ark, request: &'a MintRequest) -> BoxFuture<'a, Result<()>> {
-        self.make_public(ark, request).boxed()
+        self.publish_noted(ark, request).boxed()
     }
 
     fn orphans(&self) -> BoxFuture<'_, Result<Option<Vec<Orphan>>>> {
-        std::future::ready(Ok(None)).boxed()
+        async move {
+            match &self.notes {
+                Some(notes) => Ok(Some(notes.orphans().await?)),
+                None => Ok(None),
+            }
+        }
+        .boxed()
     }
 }

@@ -1,0 +1,131 @@
+//! `processing`: the object gets its identifier and the files that describe it, and is stored.
+//!
+//! 1. [`identify`]: the identifier that its local ids have, or the given one, or a new one, written into the
+//!    tree at once.
+//! 2. [`system`]: the system files and the storage manifest, in this attempt's own directory.
+//! 3. Under the storage lock of the object: the version is stored, with a key that all attempts share, and what
+//!    the storage answers is compared with what was sent, file by file.
+//! 4. `/jobs/JID/inventory` says what was stored; then a minted identifier is published.
+//!
+//! In the `mrt-zk` dialect the storage service takes the job from here: 3 is its work, `/jobs/JID/store` tells it
+//! where the manifest is, and the identifier is published before.
+//!
+//! **When things break.** Everything can be run again. A version that was stored under the same key is found and
+//! not stored twice; so is one that this job stored before somebody requeued it, if the files are the same.
+//! The lock on the object is waited for by a watch; it ends with the session, or with this step. Files that are not on
+//! this disk have to be downloaded again.
+
+pub(crate) mod identify;
+mod store;
+pub(crate) mod system;
+
+use std::sync::Arc;
+
+use ingest_queue::dialect::Dialect;
+use ingest_queue::jobs::Write;
+use ingest_queue::nodes;
+use ingest_queue::plan::job::Change;
+
+use self::identify::Named;
+use super::Task;
+use crate::minter::MintRequest;
+use crate::outcome::{Failure, Result};
+use crate::services::{Services, blocking};
+use crate::storage::Mode;
+use crate::work::{AttemptDir, FileRecord};
+
+pub use self::store::Said;
+pub(super) use self::store::lock;
+
+/// Where the files of the depositor are.
+const PRODUCER: &str = "producer/";
+
+/// The files of the attempt that counts.
+#[derive(Debug, Clone)]
+pub(crate) struct Sources {
+    pub(crate) dir: AttemptDir,
+    pub(crate) records: Vec<FileRecord>,
+}
+
+/// Names, describes and stores the object of a job.
+pub async fn run(task: &mut Task<'_>, services: &Services) -> Result<Change> {
+    let mode = mode(&task.configuration.submission_mode)?;
+    let sources = sources(task, services).await?;
+    let storage = Arc::clone(services.storage_of(&task.profile)?);
+    let named = identify::identify(task, services, mode, &*storage).await?;
+    let made = system::make(task, services, &named.ark, &sources).await?;
+    let count = made.files.len();
+    if task.queue.dialect() == Dialect::MrtZk {
+        publish(task, services, &named).await?;
+        let (manifest_url, mode) = (made.manifest.to_string(), task.configuration.submission_mode.clone());
+        let store = nodes::Store {
+            manifest_url: manifest_url.clone(),
+            mode: mode.clone(),
+            ..nodes::Store::default()
+        };
+        let inventory = nodes::Inventory { manifest_url, mode, ..nodes::Inventory::default() };
+        task.queue.write(task.lease, &[Write::Store(store), Write::Inventory(inventory)]).await?;
+        return Ok(Change::message(format!("{}, {count} files for the storage service", named.ark)));
+    }
+    let said = store::store(task, &*storage, mode, &named.ark, made).await?;
+    publish(task, services, &named).await?;
+    Ok(Change::message(format!("{} version {}, {count} files", named.ark, said.version)))
+}
+
+fn mode(text: &str) -> Result<Mode> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "" | "add" => Ok(Mode::Add),
+        "update" => Ok(Mode::Update),
+        _ => Err(Failure::hopeless(format!(
+            "the submission mode `{}` is neither add nor update",
+            text.escape_debug()
+        ))),
+    }
+}
+
+/// The depositor's files, as downloading verified them.
+async fn sources(task: &Task<'_>, services: &Services) -> Result<Sources> {
+    let again = "requeue the job from downloading";
+    let Some(work) = &task.work else {
+        return Err(Failure::fail(format!("nothing says where its files are; {again}")));
+    };
+    let job = task.lease.job();
+    let dir = services.work.attempt(job.bid, job.jid, work.attempt);
+    let node = work.node.clone();
+    blocking("looking for its files", move || {
+        let mut records = dir.records()?;
+        records.retain(|record| record.path.starts_with(PRODUCER));
+        records.sort_by(|a, b| a.path.cmp(&b.path));
+        if records.is_empty() {
+            return Err(Failure::fail(format!(
+                "its files are not in {} (they were brought by {node}); {again}",
+                dir.path().display()
+            )));
+        }
+        if let Some(gone) = records.iter().find(|record| !dir.path().join(&record.path).is_file()) {
+            let path = dir.path().join(&gone.path);
+            return Err(Failure::fail(format!("{} is not there any more; {again}", path.display())));
+        }
+        Ok(Sources { dir, records })
+    })
+    .await
+}
+
+/// Makes a minted identifier known: there is something behind it now.
+async fn publish(task: &Task<'_>, services: &Services, named: &Named) -> Result<()> {
+    let Some(key) = &named.minted else { return Ok(()) };
+    task.gate().await?;
+    services.minter_of(&task.profile)?.publish(&named.ark, &request(task, key)).await
+}
+
+fn request(task: &Task<'_>, key: &str) -> MintRequest {
+    let text = |value: &Option<String>| value.clone().filter(|text| !text.trim().is_empty());
+    MintRequest {
+        key: key.to_owned(),
+        owner: task.profile.owner.clone(),
+        who: text(&task.metadata.erc_who),
+        what: text(&task.metadata.erc_what),
+        when: text(&task.metadata.erc_when),
+        target: None,
+    }
+}

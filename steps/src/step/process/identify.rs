@@ -1,0 +1,170 @@
+//! The identifier of a job's object: known, given or minted.
+//!
+//! The local ids are claimed first, all in one commit; then the inventory is asked, and only then something is
+//! minted (see [`local_ids`](ingest_queue::names::local_ids) for why this order lets no local id get two
+//! identifiers). What was minted is written to the job and to all its local ids in one commit, before anything
+//! else is done with it. An identifier that stands in the job is kept for ever, through every requeue.
+//!
+//! **When things break.** Two identifiers that do not agree fail the job, with both named and nothing assigned. A
+//! name that was minted and could not be written down is used for nothing: with the local minter a number is
+//! skipped, with EZID it is listed as an orphan. While another job mints for one of the local ids, this one waits
+//! for it, by watches, and stays cancellable.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use ingest_queue::names::local_ids::{Claimed, MOST};
+use ingest_queue::nodes::LocalId;
+
+use crate::ark::Ark;
+use crate::outcome::{Failure, Result};
+use crate::services::Services;
+use crate::step::Task;
+use crate::storage::{Mode, Storage};
+
+/// How often a step that waits says that it is alive.
+pub(crate) const BEAT: Duration = Duration::from_secs(5);
+
+/// An identifier that stands in the tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Named {
+    pub(crate) ark: Ark,
+    /// The key that it was minted with; absent if it came from elsewhere, and is not ours to publish.
+    pub(crate) minted: Option<String>,
+}
+
+/// Finds or mints the identifier, and writes it down.
+pub(super) async fn identify(
+    task: &mut Task<'_>,
+    services: &Services,
+    mode: Mode,
+    storage: &dyn Storage,
+) -> Result<Named> {
+    let owner = task.profile.owner.clone();
+    let local_ids = local_ids(task)?;
+    let mut known = Vec::new();
+    if let Some(given) = task.identifiers.primary_id.as_deref().map(str::trim).filter(|id| !id.is_empty()) {
+        known.push(("the job".to_owned(), ark(given)?));
+    }
+    let claims = claim(task, &owner, &local_ids).await?;
+    for claim in claims.iter().filter(|claim| !claim.primary_id.is_empty()) {
+        known.push((format!("the local id `{}`", claim.local_id.escape_debug()), ark(&claim.primary_id)?));
+    }
+    if let Some(inventory) = &services.inventory {
+        for id in &local_ids {
+            task.progress.beat();
+            if let Some(ark) = inventory.find(&owner, id).await? {
+                known.push((format!("the local id `{}`, as recorded,", id.escape_debug()), ark));
+            }
+        }
+    }
+    let minted_for = |claim: &LocalId| claim.minted.clone();
+    let mut minted = task.identifiers.minted().map(str::to_owned);
+    minted = minted.or_else(|| claims.iter().find_map(minted_for));
+    let ark = match agreed(&known)? {
+        Some(ark) => ark,
+        None if mode == Mode::Update => {
+            return Err(Failure::fail(
+                "an update needs an object, and neither a primary_id nor a local id names one; submit it with \
+                 its primary_id, or in the mode add",
+            ));
+        }
+        None => {
+            let key = task.lease.effect_key();
+            task.gate().await?;
+            let minter = services.minter_of(&task.profile)?;
+            let ark = minter.reserve(&super::request(task, &key)).await?;
+            minted = Some(key);
+            ark
+        }
+    };
+    if mode == Mode::Update && storage.manifest(&ark.to_string(), None).await?.is_none() {
+        return Err(Failure::fail(format!(
+            "an update needs an object, and {ark} is not stored; submit it in the mode add"
+        )));
+    }
+    task.identifiers.primary_id = Some(ark.to_string());
+    if let Some(key) = &minted {
+        task.identifiers.set_minted(key);
+    }
+    task.queue.assign(task.lease, &task.identifiers).await?;
+    Ok(Named { ark, minted })
+}
+
+/// The local ids of the job, each once, in the order in which they were given.
+fn local_ids(task: &Task<'_>) -> Result<Vec<String>> {
+    let mut seen = BTreeSet::new();
+    let given = task.identifiers.local_id.iter().chain(&task.configuration.local_id);
+    let ids = given.map(|id| id.trim().to_owned()).filter(|id| !id.is_empty() && seen.insert(id.clone()));
+    let ids: Vec<_> = ids.collect();
+    if ids.len() > MOST {
+        return Err(Failure::hopeless(format!("{} local ids; an object has at most {MOST}", ids.len())));
+    }
+    Ok(ids)
+}
+
+fn ark(text: &str) -> Result<Ark> {
+    text.parse().map_err(|error| Failure::hopeless(format!("the primary identifier: {error}")))
+}
+
+/// The one identifier that all agree on.
+fn agreed(known: &[(String, Ark)]) -> Result<Option<Ark>> {
+    let Some((first, ark)) = known.first() else { return Ok(None) };
+    match known.iter().find(|(_, other)| other != ark) {
+        None => Ok(Some(ark.clone())),
+        Some((second, other)) => Err(Failure::fail(format!(
+            "{first} has {ark}, and {second} belongs to {other}: one object has one identifier; correct the \
+             identifiers and submit it again"
+        ))),
+    }
+}
+
+/// Claims the local ids, after whoever is about to mint for one of them.
+async fn claim(task: &mut Task<'_>, owner: &str, local_ids: &[String]) -> Result<Vec<LocalId>> {
+    if local_ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    loop {
+        let claimed = task.queue.claim_local_ids(task.lease, owner, local_ids, &task.identifiers).await?;
+        let (local_id, jid) = match claimed {
+            Claimed::Busy { local_id, jid } => (local_id, jid),
+            Claimed::All(claims) => {
+                task.identifiers.local_id = local_ids.to_vec();
+                task.identifiers.set_owner(owner);
+                return Ok(claims);
+            }
+        };
+        waiting(task, task.queue.watch_claim(owner, &local_id, jid)).await??;
+    }
+}
+
+/// Waits for another job, and stays alive and cancellable.
+pub(crate) async fn waiting<T>(task: &Task<'_>, what: impl Future<Output = T>) -> Result<T> {
+    let mut beat = tokio::time::interval(BEAT);
+    tokio::pin!(what);
+    loop {
+        tokio::select! {
+            done = &mut what => return Ok(done),
+            () = task.cancel.cancelled() => return Err(Failure::Cancelled),
+            _ = beat.tick() => task.progress.beat(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_is_known_agrees_or_both_are_named() {
+        let known = |arks: &[&str]| {
+            let known: Vec<_> = arks.iter().map(|text| (format!("<{text}>"), ark(text).unwrap())).collect();
+            agreed(&known)
+        };
+        assert_eq!(known(&[]), Ok(None));
+        let spelled = known(&["ark:/99999/fk4-a", "ark:99999/fk4a"]);
+        assert_eq!(spelled, Ok(Some(ark("ark:/99999/fk4a").unwrap())));
+        let why = known(&["ark:/99999/a", "ark:/99999/a", "ark:/99999/b"]).unwrap_err().to_string();
+        assert!(why.contains("ark:/99999/a, and <ark:/99999/b> belongs to ark:/99999/b"), "{why}");
+    }
+}
