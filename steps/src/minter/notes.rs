@@ -67,14 +67,14 @@ impl Notes {
         let (key, owner) = (request.key.clone(), request.owner.clone());
         let note = Note { key, owner, since: Clock::system().now(), ark: None };
         let at = path::join(&self.dir, &format!("{ASKED}{}", uuid::Uuid::new_v4().simple()));
-        let make = vec![Op::create(at.as_str(), self.written(&note)?)];
-        if let Err(error) = self.commit(&make).await {
+        let first = vec![Op::create(at.as_str(), self.written(&note)?)];
+        if let Err(error) = self.commit(&first).await {
             if error.kind() != Kind::NoNode {
                 return Err(self.failure(&error));
             }
             let made = settle(&self.session, || self.session.make_dirs(&self.dir)).await.answer;
             made.map_err(|error| self.failure(&error))?;
-            self.commit(&make).await.map_err(|error| self.failure(&error))?;
+            self.commit(&first).await.map_err(|error| self.failure(&error))?;
         }
         Ok(Asked { at, note })
     }

@@ -53,11 +53,11 @@ pub async fn run(task: &mut Task<'_>, services: &Services) -> Result<Change> {
     let sources = sources(task, services).await?;
     let storage = Arc::clone(services.storage_of(&task.profile)?);
     let named = identify::identify(task, services, mode, &*storage).await?;
-    let made = system::make(task, services, &named.ark, &sources).await?;
-    let count = made.files.len();
+    let object = system::make(task, services, &named.ark, &sources).await?;
+    let count = object.files.len();
     if task.queue.dialect() == Dialect::MrtZk {
         publish(task, services, &named).await?;
-        let (manifest_url, mode) = (made.manifest.to_string(), task.configuration.submission_mode.clone());
+        let (manifest_url, mode) = (object.manifest.to_string(), task.configuration.submission_mode.clone());
         let store = nodes::Store {
             manifest_url: manifest_url.clone(),
             mode: mode.clone(),
@@ -67,7 +67,7 @@ pub async fn run(task: &mut Task<'_>, services: &Services) -> Result<Change> {
         task.queue.write(task.lease, &[Write::Store(store), Write::Inventory(inventory)]).await?;
         return Ok(Change::message(format!("{}, {count} files for the storage service", named.ark)));
     }
-    let said = store::store(task, &*storage, mode, &named.ark, made).await?;
+    let said = store::store(task, &*storage, mode, &named.ark, object).await?;
     publish(task, services, &named).await?;
     Ok(Change::message(format!("{} version {}, {count} files", named.ark, said.version)))
 }

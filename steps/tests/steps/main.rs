@@ -5,6 +5,8 @@
 mod check;
 mod admit;
 mod assemble;
+mod breaking;
+mod callback;
 mod conclude;
 mod expand;
 mod expand_faults;
@@ -12,9 +14,16 @@ mod fixture;
 mod admit;
 mod faults;
 #[allow(dead_code, reason = "each suite uses its part of it")]
+#[path = "../minter/service.rs"]
+mod ezid;
+#[allow(dead_code, reason = "each suite uses its part of it")]
 #[path = "../kit/mod.rs"]
 mod kit;
 mod tell;
+mod made;
+mod process;
+mod process_faults;
+mod record;
 #[allow(dead_code, unused_imports, unused_macros, reason = "each suite uses its part of it")]
 #[path = "../../../store/tests/support/tree.rs"]
 mod tree;

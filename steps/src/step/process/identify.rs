@@ -72,8 +72,8 @@ pub(super) async fn identify(
         None => {
             let key = task.lease.effect_key();
             task.gate().await?;
-            let minter = services.minter_of(&task.profile)?;
-            let ark = minter.reserve(&super::request(task, &key)).await?;
+            let service = services.minter_of(&task.profile)?;
+            let ark = service.reserve(&super::request(task, &key)).await?;
             minted = Some(key);
             ark
         }

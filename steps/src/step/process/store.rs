@@ -33,7 +33,7 @@ pub(super) async fn store(
     storage: &dyn Storage,
     mode: Mode,
     ark: &Ark,
-    made: Made,
+    object: Made,
 ) -> Result<Said> {
     let job = task.lease.job();
     let submitter = task.configuration.submitter.clone();
@@ -41,10 +41,10 @@ pub(super) async fn store(
         ark: ark.to_string(),
         key: task.lease.effect_key(),
         mode,
-        files: made.files,
+        files: object.files,
         message: format!("{} of {}, deposited by {submitter}", job.jid, job.bid),
         user: User { name: if submitter.is_empty() { "unknown".into() } else { submitter }, address: None },
-        manifest_url: Some(made.manifest),
+        manifest_url: Some(object.manifest),
     };
     lock(task, Side::Storage, &request.ark).await?;
     let kept = keep(task, storage, &request).await;

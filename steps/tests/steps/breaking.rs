@@ -1,0 +1,176 @@
+//! Services around services: they count their calls, and break one of them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use ingest_steps::ark::Ark;
+use ingest_steps::inventory::{Inventory, Object, Record, Recorded};
+use ingest_steps::minter::{MintRequest, Minter, Orphan};
+use ingest_steps::outcome::{Cancel, Failure, Progress, Result};
+use ingest_steps::services::Services;
+use ingest_steps::storage::{Audit, Content, Storage, StoreRequest, Stored, StoredManifest};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+/// What happens to one call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Harm {
+    /// It is not done, and the caller is told to come later.
+    FailBefore,
+    /// It is done, and the caller is told to come later.
+    FailAfter,
+    /// It is not done, and the caller is killed.
+    KillBefore,
+    /// It is done, and the caller is killed.
+    KillAfter,
+}
+
+impl Harm {
+    pub(crate) const ALL: [Harm; 4] = [Harm::FailBefore, Harm::FailAfter, Harm::KillBefore, Harm::KillAfter];
+}
+
+/// Which call is broken, and how.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    calls: AtomicUsize,
+    trap: Mutex<Option<(usize, Harm)>>,
+    happened: AtomicBool,
+    sprung: Notify,
+    what: Mutex<String>,
+}
+
+impl Plan {
+    pub(crate) fn new(number: usize, harm: Harm) -> Arc<Self> {
+        Arc::new(Self {
+            calls: AtomicUsize::new(0),
+            trap: Mutex::new(Some((number, harm))),
+            happened: AtomicBool::new(false),
+            sprung: Notify::new(),
+            what: Mutex::default(),
+        })
+    }
+
+    /// The call that was broken.
+    pub(crate) fn broken(&self) -> Option<String> {
+        self.happened.load(Ordering::SeqCst).then(|| self.what.lock().clone())
+    }
+
+    /// Waits for a kill.
+    pub(crate) async fn killed(&self) {
+        loop {
+            let sprung = self.sprung.notified();
+            if self.happened.load(Ordering::SeqCst) {
+                return;
+            }
+            sprung.await;
+        }
+    }
+
+    async fn around<T>(&self, what: &str, call: impl Future<Output = Result<T>>) -> Result<T> {
+        let number = self.calls.fetch_add(1, Ordering::SeqCst);
+        let trap = *self.trap.lock();
+        let Some((_, harm)) = trap.filter(|(at, _)| *at == number) else { return call.await };
+        if matches!(harm, Harm::FailAfter | Harm::KillAfter) {
+            call.await?;
+        }
+        what.clone_into(&mut self.what.lock());
+        self.happened.store(true, Ordering::SeqCst);
+        if matches!(harm, Harm::FailBefore | Harm::FailAfter) {
+            return Err(Failure::later(format!("a planned fault of {what}")));
+        }
+        self.sprung.notify_waiters();
+        std::future::pending().await
+    }
+}
+
+#[derive(Debug)]
+struct Broken<T> {
+    plan: Arc<Plan>,
+    real: T,
+}
+
+/// The same services, of which one call is going to break.
+pub(crate) fn broken(services: &Services, plan: &Arc<Plan>) -> Services {
+    let mut services = services.clone();
+    for minter in services.minters.values_mut() {
+        *minter = Arc::new(Broken { plan: plan.clone(), real: minter.clone() });
+    }
+    for storage in services.storages.values_mut() {
+        *storage = Arc::new(Broken { plan: plan.clone(), real: storage.clone() });
+    }
+    if let Some(inventory) = &mut services.inventory {
+        *inventory = Arc::new(Broken { plan: plan.clone(), real: inventory.clone() });
+    }
+    services
+}
+
+impl Minter for Broken<Arc<dyn Minter>> {
+    fn reserve<'a>(&'a self, request: &'a MintRequest) -> BoxFuture<'a, Result<Ark>> {
+        self.plan.around("reserve", self.real.reserve(request)).boxed()
+    }
+
+    fn publish<'a>(&'a self, ark: &'a Ark, request: &'a MintRequest) -> BoxFuture<'a, Result<()>> {
+        self.plan.around("publish", self.real.publish(ark, request)).boxed()
+    }
+
+    fn orphans(&self) -> BoxFuture<'_, Result<Option<Vec<Orphan>>>> {
+        self.real.orphans()
+    }
+}
+
+impl Storage for Broken<Arc<dyn Storage>> {
+    fn store<'a>(
+        &'a self,
+        request: &'a StoreRequest,
+        progress: &'a Progress,
+        cancel: &'a Cancel,
+    ) -> BoxFuture<'a, Result<Stored>> {
+        self.plan.around("store", self.real.store(request, progress, cancel)).boxed()
+    }
+
+    fn manifest<'a>(
+        &'a self,
+        ark: &'a str,
+        version: Option<u32>,
+    ) -> BoxFuture<'a, Result<Option<StoredManifest>>> {
+        self.plan.around("manifest", self.real.manifest(ark, version)).boxed()
+    }
+
+    fn open<'a>(&'a self, ark: &'a str, version: u32, path: &'a str) -> BoxFuture<'a, Result<Content>> {
+        self.real.open(ark, version, path)
+    }
+
+    fn audit<'a>(
+        &'a self,
+        ark: &'a str,
+        progress: &'a Progress,
+        cancel: &'a Cancel,
+    ) -> BoxFuture<'a, Result<Audit>> {
+        self.real.audit(ark, progress, cancel)
+    }
+
+    fn objects(&self) -> BoxStream<'_, Result<String>> {
+        self.real.objects()
+    }
+}
+
+impl Inventory for Broken<Arc<dyn Inventory>> {
+    fn record<'a>(&'a self, record: &'a Record) -> BoxFuture<'a, Result<Recorded>> {
+        self.plan.around("record", self.real.record(record)).boxed()
+    }
+
+    fn find<'a>(&'a self, owner: &'a str, local_id: &'a str) -> BoxFuture<'a, Result<Option<Ark>>> {
+        self.plan.around("find", self.real.find(owner, local_id)).boxed()
+    }
+
+    fn object<'a>(&'a self, ark: &'a Ark) -> BoxFuture<'a, Result<Option<Object>>> {
+        self.plan.around("object", self.real.object(ark)).boxed()
+    }
+
+    fn local_ids<'a>(&'a self, ark: &'a Ark) -> BoxFuture<'a, Result<Vec<String>>> {
+        self.plan.around("local_ids", self.real.local_ids(ark)).boxed()
+    }
+}

@@ -1,0 +1,114 @@
+//! What was stored is recorded, once, and in the order of its versions.
+
+use std::time::Duration;
+
+use ingest_queue::map::JobNode;
+use ingest_queue::plan::job::Action;
+use ingest_queue::states::JobState;
+use ingest_steps::outcome::Failure;
+use ingest_steps::settings;
+use ingest_steps::step::{Ending, conclude, record};
+use ingest_store::Op;
+
+use crate::kit::{OWNER, Stage};
+use crate::made::{ingest, is_all, job, primary, recorded, step, work};
+use crate::tree::{Tree, within};
+
+const FILES: &[(&str, &str)] = &[("a.txt", "one")];
+
+#[tokio::test]
+async fn a_version_waits_for_the_one_before_it() {
+    let tree = Tree::embedded();
+    let stage = Stage::new(&tree.session().await).await;
+    let (first, second) = (job(&stage, FILES, &["l"]).await, job(&stage, &[("b", "2")], &["l"]).await);
+    for jid in [first, second] {
+        assert_eq!(work(&stage, jid).await, Ending::Moved(JobState::Recording));
+    }
+    let ark = primary(&stage, first).await.unwrap();
+    // Nobody comes: it is given back, and has not failed.
+    let mut lease = stage.take(second).await;
+    let mut task = stage.task(&mut lease).await;
+    let answer = within(record::run_within(&mut task, &stage.services, Duration::from_millis(50))).await;
+    assert!(matches!(&answer, Err(Failure::Again(why)) if why.contains("version 1")), "{answer:?}");
+    // It comes: it goes on.
+    let later = record::run(&mut task, &stage.services);
+    let (later, ending) = within(Box::pin(async { tokio::join!(later, work(&stage, first)) })).await;
+    assert_eq!(ending, Ending::Moved(JobState::Notify));
+    conclude(&stage.queue, &mut lease, later).await.unwrap();
+    assert_eq!(stage.status(second).await.status, JobState::Notify);
+    is_all(&stage, &ark, 2, &["l"], "").await;
+    tree.close().await;
+}
+
+#[tokio::test]
+async fn recording_again_changes_nothing() {
+    let tree = Tree::embedded();
+    let stage = Stage::new(&tree.session().await).await;
+    let jid = job(&stage, FILES, &["l"]).await;
+    let ark = ingest(&stage, jid).await;
+    let before = recorded(&stage, &ark).await;
+    let mut lease = stage.take(jid).await;
+    conclude(&stage.queue, &mut lease, Err(Failure::fail("the callback"))).await.unwrap();
+    for state in [JobState::Recording, JobState::Processing] {
+        stage.queue.act(jid, &Action::Requeue(Some(state)), "", false).await.unwrap();
+        while stage.status(jid).await.status != JobState::Notify {
+            assert!(matches!(work(&stage, jid).await, Ending::Moved(JobState::Recording | JobState::Notify)));
+        }
+        let mut lease = stage.take(jid).await;
+        conclude(&stage.queue, &mut lease, Err(Failure::fail("the callback"))).await.unwrap();
+        assert_eq!(recorded(&stage, &ark).await, before);
+    }
+    is_all(&stage, &ark, 1, &["l"], "").await;
+    tree.close().await;
+}
+
+#[tokio::test]
+async fn a_storage_that_has_something_else_is_not_recorded() {
+    let tree = Tree::embedded();
+    let stage = Stage::new(&tree.session().await).await;
+    let jid = job(&stage, FILES, &["l"]).await;
+    assert_eq!(work(&stage, jid).await, Ending::Moved(JobState::Recording));
+    let ark = primary(&stage, jid).await.unwrap();
+    let at = JobNode::Inventory.of(jid);
+    let (data, _) = stage.queue.session().get(at.as_str()).await.unwrap();
+    let said: serde_json::Value = serde_json::from_slice(&data).unwrap();
+    for (name, value, why) in [
+        ("version", serde_json::json!(2), "is not in the storage"),
+        ("key", "jid0000000007-processing-0".into(), "it was stored with the key"),
+        ("files", 7.into(), "files of"),
+        ("digest", "00".into(), "a path, a size or a digest differs"),
+    ] {
+        let mut wrong = said.clone();
+        wrong[name] = value;
+        let text = wrong.to_string();
+        stage.queue.session().multi(vec![Op::set(at.as_str(), text, None)]).await.unwrap();
+        let mut lease = stage.take(jid).await;
+        let answer = step(&stage, &mut lease).await.unwrap_err().to_string();
+        assert!(answer.contains(why), "{name}: {answer}");
+        stage.queue.give_back(&mut lease, None).await.unwrap();
+    }
+    assert_eq!(recorded(&stage, &ark).await, None);
+    assert!(stage.queue.local_id(OWNER, "l").await.unwrap().is_some(), "it is not given up");
+    stage.queue.session().multi(vec![Op::set(at, data, None)]).await.unwrap();
+    assert_eq!(work(&stage, jid).await, Ending::Moved(JobState::Notify));
+    is_all(&stage, &ark, 1, &["l"], "").await;
+    tree.close().await;
+}
+
+#[tokio::test]
+async fn an_outside_inventory_is_left_alone() {
+    let tree = Tree::embedded();
+    let session = tree.session().await;
+    let stage = Stage::with(&session, |settings| settings.inventory = settings::Inventory::Outside {}).await;
+    assert!(!record::is_ours(&stage.services));
+    let (one, two) = (job(&stage, FILES, &["l"]).await, job(&stage, FILES, &["l"]).await);
+    for jid in [one, two] {
+        assert_eq!(work(&stage, jid).await, Ending::Moved(JobState::Recording));
+    }
+    // While it is under way its reservation tells.
+    assert_eq!(primary(&stage, one).await, primary(&stage, two).await);
+    let mut lease = stage.take(one).await;
+    assert!(matches!(step(&stage, &mut lease).await, Err(Failure::Fail(_))));
+    stage.fsck().await;
+    tree.close().await;
+}
