@@ -7,6 +7,8 @@ use std::str::FromStr;
 
 use sha2::Digest as _;
 
+use crate::outcome::{Cancel, Failure, Progress};
+
 /// An algorithm that is known here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Algorithm {
@@ -187,6 +189,27 @@ impl Digests {
         self.states.into_iter().map(finish).collect()
     }
 
+    /// Reads a file to its end, counts its bytes, and stops between chunks when cancelled. Blocks.
+    pub fn read_whole(&mut self, path: &Path, progress: &Progress, cancel: &Cancel) -> Result<(), Failure> {
+        let broken = |error: io::Error| crate::archive::disk(path, &error);
+        let mut file = std::fs::File::open(path).map_err(broken)?;
+        let mut buffer = vec![0; 256 << 10];
+        loop {
+            if cancel.is_cancelled() {
+                return Err(Failure::Cancelled);
+            }
+            match io::Read::read(&mut file, &mut buffer) {
+                Ok(0) => return Ok(()),
+                Ok(count) => {
+                    self.update(&buffer[..count]);
+                    progress.add_bytes(count as u64);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(broken(error)),
+            }
+        }
+    }
+
     /// Reads a file to its end. Blocks: call it off the runtime.
     pub fn read_file(&mut self, path: &Path) -> io::Result<()> {
         let mut file = std::fs::File::open(path)?;
@@ -287,5 +310,20 @@ mod tests {
         let mut expected = Digests::of(Algorithm::ALL);
         expected.update(&vec![7; 600_000]);
         assert_eq!((digests.bytes(), digests.finish()), (600_000, expected.finish()));
+    }
+
+    #[test]
+    fn reading_counts_and_stops() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, vec![7; 600_000]).unwrap();
+        let (progress, cancel) = (Progress::default(), Cancel::new());
+        let mut digests = Digests::of([Algorithm::Sha256]);
+        digests.read_whole(&path, &progress, &cancel).unwrap();
+        assert_eq!((digests.bytes(), progress.done()), (600_000, (0, 600_000)));
+        cancel.cancel();
+        assert_eq!(digests.read_whole(&path, &progress, &cancel), Err(Failure::Cancelled));
+        let why = digests.read_whole(&dir.path().join("none"), &progress, &Cancel::new()).unwrap_err();
+        assert!(why.to_string().contains("none"), "{why}");
     }
 }

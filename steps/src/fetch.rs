@@ -30,7 +30,7 @@ mod rules;
 mod size;
 mod transfer;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -43,6 +43,7 @@ use self::address::{Guard, GuardedNames};
 use self::ask::Turns;
 pub use self::redact::redacted;
 use self::retry::Retries;
+pub use self::transfer::Most;
 pub use self::rules::Rules;
 use crate::digest::{Algorithm, Digest};
 use crate::outcome::{Cancel, Failure, Progress, Result};
@@ -83,6 +84,17 @@ pub struct Fetched {
     pub retries: u32,
 }
 
+/// Where a file that is not whole yet grows, and the note of which version it is. They can be moved to another
+/// directory together, and a fetch there goes on with them.
+pub(crate) fn parts_of(to: &Path) -> Result<(PathBuf, PathBuf)> {
+    part::names(to)
+}
+
+/// A URL as a digest: it may hold secrets.
+pub(crate) fn key_of(url: &Url) -> String {
+    part::url_key(url)
+}
+
 /// Fetches files by the rules. One for all of a node: it holds the limits of requests at a time.
 #[derive(Debug)]
 pub struct Fetcher {
@@ -91,9 +103,7 @@ pub struct Fetcher {
     client: reqwest::Client,
     /// For our own public URL, whose address is not checked.
     own_client: Option<reqwest::Client>,
-    turns: Arc<Turns>,
-    /// The setting that says how long a file may be.
-    longest: &'static str,
+    turns: Turns,
 }
 
 impl Fetcher {
@@ -108,21 +118,8 @@ impl Fetcher {
         let guarded = Arc::new(GuardedNames { guard: guard.clone(), names: names.clone() });
         let client = client(&rules, guarded)?;
         let own_client = rules.public_url.as_ref().map(|_| self::client(&rules, names)).transpose()?;
-        let turns = Arc::new(Turns::new(rules.per_host, rules.per_node));
-        Ok(Self { rules, guard, client, own_client, turns, longest: "fetch.max_bytes" })
-    }
-
-    /// The same, which takes no file longer than this. `setting` is what says so, for the message.
-    pub fn at_most(&self, bytes: u64, setting: &'static str) -> Self {
-        let longest = if bytes < self.rules.max_bytes { setting } else { self.longest };
-        Self {
-            rules: Rules { max_bytes: bytes.min(self.rules.max_bytes), ..self.rules.clone() },
-            guard: self.guard.clone(),
-            client: self.client.clone(),
-            own_client: self.own_client.clone(),
-            turns: self.turns.clone(),
-            longest,
-        }
+        let turns = Turns::new(rules.per_host, rules.per_node);
+        Ok(Self { rules, guard, client, own_client, turns })
     }
 
     pub fn rules(&self) -> &Rules {
@@ -141,6 +138,19 @@ impl Fetcher {
         progress: &Progress,
         cancel: &Cancel,
     ) -> Result<Fetched> {
+        self.fetch_within(wanted, Most::by_rules(&self.rules), to, progress, cancel).await
+    }
+
+    /// The same for a file that may have so many bytes, and not more than the rules say.
+    pub async fn fetch_within(
+        &self,
+        wanted: &Wanted,
+        most: Most,
+        to: &Path,
+        progress: &Progress,
+        cancel: &Cancel,
+    ) -> Result<Fetched> {
+        let most = most.within(&self.rules);
         let shown = redacted(&wanted.url);
         let mut retries = Retries::new(&self.rules, &shown);
         if let Some(fetched) = transfer::adopt(wanted, to, progress, cancel).await? {
@@ -148,13 +158,13 @@ impl Fetcher {
             return Ok(fetched);
         }
         let part = loop {
-            match transfer::open(self, wanted, to, progress, cancel).await {
+            match transfer::open(wanted, most, to, progress, cancel).await {
                 Ok(part) => break part,
                 Err(broken) => retries.next(broken, progress, cancel).await?,
             }
         };
         loop {
-            let broken = match self.transfer(wanted, &part, progress, cancel).await {
+            let broken = match self.transfer(wanted, most, &part, progress, cancel).await {
                 Ok((size, digests)) => {
                     progress.add_file();
                     return Ok(Fetched { size, digests, retries: retries.done });

@@ -61,7 +61,7 @@ impl Note {
     }
 }
 
-fn url_key(url: &url::Url) -> String {
+pub(super) fn url_key(url: &url::Url) -> String {
     let mut digests = Digests::of([Algorithm::Sha256]);
     digests.update(url.as_str().as_bytes());
     digests.finish().pop().map(|digest| digest.hex().to_owned()).unwrap_or_default()
@@ -268,7 +268,7 @@ pub(super) fn mismatch(announced: &[Digest], found: &[Digest]) -> Option<String>
 }
 
 /// The part and the note of a file. Names that mean a part are refused, so that no file is another's part.
-fn names(to: &Path) -> Result<(PathBuf, PathBuf), Failure> {
+pub(super) fn names(to: &Path) -> Result<(PathBuf, PathBuf), Failure> {
     let name =
         to.file_name().ok_or_else(|| Failure::hopeless(format!("`{}` names no file", to.display())))?;
     let bytes = name.as_bytes();

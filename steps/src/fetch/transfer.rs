@@ -30,6 +30,33 @@ use crate::outcome::{Cancel, Failure, Progress, Result};
 /// How many chunks may wait for the writer.
 const QUEUE: usize = 32;
 
+/// How long a file may be, and what says so: for the message.
+#[derive(Debug, Clone, Copy)]
+pub struct Most {
+    pub bytes: u64,
+    pub by: &'static str,
+}
+
+impl Most {
+    /// The lesser one of what was asked for and of what the rules allow.
+    pub(super) fn within(self, rules: &Rules) -> Self {
+        if self.bytes < rules.max_bytes { self } else { Self::by_rules(rules) }
+    }
+
+    pub(super) fn by_rules(rules: &Rules) -> Self {
+        Self { bytes: rules.max_bytes, by: "fetch.max_bytes" }
+    }
+
+    /// With what was announced.
+    fn of(self, size: Option<u64>) -> u64 {
+        size.unwrap_or(u64::MAX).min(self.bytes)
+    }
+
+    fn passed(self, url: &Url) -> Failure {
+        Failure::fail(format!("{}: is longer than {} bytes (`{}`)", redacted(url), self.bytes, self.by))
+    }
+}
+
 /// A part that the writer's thread and the attempt use in turn.
 pub(super) type Shared = Arc<Mutex<Part>>;
 
@@ -79,8 +106,8 @@ pub(super) async fn adopt(
 }
 
 pub(super) async fn open(
-    fetcher: &Fetcher,
     wanted: &Wanted,
+    most: Most,
     to: &Path,
     progress: &Progress,
     cancel: &Cancel,
@@ -89,7 +116,7 @@ pub(super) async fn open(
         url: wanted.url.clone(),
         algorithms: wanted.all_algorithms(),
         verified: !wanted.digests.is_empty(),
-        most: most(&fetcher.rules, wanted.size),
+        most: most.of(wanted.size),
     };
     let (to, progress, cancel): (PathBuf, _, _) = (to.to_owned(), progress.clone(), cancel.clone());
     let part = blocking(move || Part::open(&to, keep, &progress, &cancel)).await??;
@@ -120,27 +147,24 @@ async fn restart(part: &Shared) -> Result<()> {
     with(part, Part::restart).await?
 }
 
-fn most(rules: &Rules, size: Option<u64>) -> u64 {
-    size.unwrap_or(u64::MAX).min(rules.max_bytes)
-}
-
 impl Fetcher {
     /// Brings the part to its end, verifies it, and gives it its name.
     pub(super) async fn transfer(
         &self,
         wanted: &Wanted,
+        most: Most,
         part: &Shared,
         progress: &Progress,
         cancel: &Cancel,
     ) -> Result<(u64, Vec<Digest>), Broken> {
-        if wanted.size.is_some_and(|size| size > self.rules.max_bytes) {
-            return Err(self.too_long(&wanted.url).into());
+        if wanted.size.is_some_and(|size| size > most.bytes) {
+            return Err(most.passed(&wanted.url).into());
         }
         let size = wanted.size;
         if wanted.url.scheme() == "file" {
-            self.copy(wanted, part, progress, cancel).await?;
+            self.copy(wanted, most, part, progress, cancel).await?;
         } else if !with(part, move |part| part.is_whole(size)).await? {
-            self.receive(wanted, part, progress, cancel).await?;
+            self.receive(wanted, most, part, progress, cancel).await?;
         }
         let (digests, shown) = (wanted.digests.clone(), redacted(&wanted.url));
         with(part, move |part| {
@@ -158,6 +182,7 @@ impl Fetcher {
     async fn receive(
         &self,
         wanted: &Wanted,
+        most: Most,
         part: &Shared,
         progress: &Progress,
         cancel: &Cancel,
@@ -188,12 +213,12 @@ impl Fetcher {
             }
             status => return Err(refused(&wanted.url, status, response.headers())),
         };
-        if let Some(why) = self.wrong_length(wanted, total) {
+        if let Some(why) = wrong_length(wanted, most, total) {
             with(part, Part::remove).await?;
             return Err(why.into());
         }
         let open_ended = told.is_none() && !response.headers().contains_key(TRANSFER_ENCODING);
-        let end = self.stream(answer.response, wanted, part, progress, cancel).await?;
+        let end = self.stream(answer.response, wanted, most, part, progress, cancel).await?;
         if total.is_some_and(|total| end < total) {
             return Err(Broken::again(format!(
                 "the answer ended after {end} of {} bytes",
@@ -213,12 +238,12 @@ impl Fetcher {
         &self,
         response: Response,
         wanted: &Wanted,
+        most: Most,
         part: &Shared,
         progress: &Progress,
         cancel: &Cancel,
     ) -> Result<u64, Broken> {
         let mut at = with(part, |part| part.at()).await?;
-        let most = most(&self.rules, wanted.size);
         let (queue, chunks) = mpsc::channel::<Bytes>(QUEUE);
         let (writer_part, writer_progress) = (part.clone(), progress.clone());
         let writer = tokio::spawn(blocking(move || writer_part.lock().write_all(chunks, &writer_progress)));
@@ -230,8 +255,8 @@ impl Fetcher {
                 Err(broken) => break Err(broken),
             };
             at += chunk.len() as u64;
-            if at > most {
-                break Err(self.body_too_long(wanted).into());
+            if at > most.of(wanted.size) {
+                break Err(body_too_long(wanted, most).into());
             }
             // A writer that has ended tells why below.
             if queue.send(chunk).await.is_err() {
@@ -242,17 +267,24 @@ impl Fetcher {
         writer
             .await
             .map_err(|error| Failure::fail(format!("writing a file ended without an answer: {error}")))???;
-        if at > most {
+        if at > most.of(wanted.size) {
             with(part, Part::remove).await?;
         }
         ended
     }
 
     /// A file of this machine into the part.
-    async fn copy(&self, wanted: &Wanted, part: &Shared, progress: &Progress, cancel: &Cancel) -> Result<()> {
+    async fn copy(
+        &self,
+        wanted: &Wanted,
+        most: Most,
+        part: &Shared,
+        progress: &Progress,
+        cancel: &Cancel,
+    ) -> Result<()> {
         let (url, roots) = (wanted.url.clone(), self.rules.file_roots.clone());
         let (mut file, size) = blocking(move || local::open(&url, &roots)).await??;
-        if let Some(failure) = self.wrong_length(wanted, Some(size)) {
+        if let Some(failure) = wrong_length(wanted, most, Some(size)) {
             with(part, Part::remove).await?;
             return Err(failure);
         }
@@ -322,30 +354,25 @@ impl Fetcher {
         }
         Ok(bytes.freeze())
     }
+}
 
-    /// Why a length that the server tells cannot be that of the wanted file.
-    fn wrong_length(&self, wanted: &Wanted, total: Option<u64>) -> Option<Failure> {
-        let total = total?;
-        match wanted.size {
-            Some(size) if size != total => Some(Failure::fail(format!(
-                "{}: {size} bytes were announced, the server has {total}",
-                redacted(&wanted.url)
-            ))),
-            _ => (total > self.rules.max_bytes).then(|| self.too_long(&wanted.url)),
-        }
+/// Why a length that the server tells cannot be that of the wanted file.
+fn wrong_length(wanted: &Wanted, most: Most, total: Option<u64>) -> Option<Failure> {
+    let total = total?;
+    match wanted.size {
+        Some(size) if size != total => Some(Failure::fail(format!(
+            "{}: {size} bytes were announced, the server has {total}",
+            redacted(&wanted.url)
+        ))),
+        _ => (total > most.bytes).then(|| most.passed(&wanted.url)),
     }
+}
 
-    fn body_too_long(&self, wanted: &Wanted) -> Failure {
-        match wanted.size {
-            Some(size) => {
-                Failure::fail(format!("{}: {size} bytes were announced, more came", redacted(&wanted.url)))
-            }
-            None => self.too_long(&wanted.url),
+fn body_too_long(wanted: &Wanted, most: Most) -> Failure {
+    match wanted.size {
+        Some(size) => {
+            Failure::fail(format!("{}: {size} bytes were announced, more came", redacted(&wanted.url)))
         }
-    }
-
-    fn too_long(&self, url: &Url) -> Failure {
-        let (most, setting) = (self.rules.max_bytes, self.longest);
-        Failure::fail(format!("{}: is longer than {most} bytes (`{setting}`)", redacted(url)))
+        None => most.passed(&wanted.url),
     }
 }

@@ -15,14 +15,14 @@ use super::expand::gather::{Found, RowRules, each_row};
 use super::expand::rows::watched;
 use super::{Payload, Task};
 use crate::digest::Digest;
-use crate::fetch::{Fetched, Wanted, redacted};
+use crate::fetch::{Fetched, Most, Wanted, redacted};
 use crate::manifest::{self, Kind, validate};
 use crate::outcome::{Failure, Result};
 use crate::payload::PayloadKind;
 use crate::services::{Services, blocking};
 
 /// What bounds a manifest.
-const LONGEST: &str = "expanding.max_manifest";
+pub(super) const LONGEST: &str = "expanding.max_manifest";
 
 /// Whether there is something to check. What cannot be read is to be looked at.
 pub fn is_needed(configuration: &Configuration) -> bool {
@@ -103,13 +103,12 @@ async fn object_manifest(
         std::fs::create_dir_all(&making).map_err(|error| crate::archive::disk(&making, &error))
     })
     .await?;
-    let most = services.settings.expanding.max_manifest;
-    let fetcher = services.fetcher.at_most(most, LONGEST);
+    let most = Most { bytes: services.settings.expanding.max_manifest, by: LONGEST };
     let algorithms = payload.digest.iter().map(Digest::algorithm).collect();
     let wanted = Wanted { algorithms, ..Wanted::new(payload.url.clone()) };
     let checked = async {
         let Fetched { size, digests, .. } =
-            fetcher.fetch(&wanted, &path, &task.progress, &task.cancel).await?;
+            services.fetcher.fetch_within(&wanted, most, &path, &task.progress, &task.cancel).await?;
         compare(payload, size, &digests)?;
         let (path, progress, cancel) = (path.clone(), task.progress.clone(), task.cancel.clone());
         blocking("checking the manifest", move || {

@@ -11,12 +11,13 @@ use super::jobs::{self, texts};
 use super::rows::watched;
 use super::{Manifest, Scene};
 use crate::digest::Digest;
-use crate::fetch::{Wanted, redacted};
+use crate::fetch::{Most, Wanted, redacted};
 use crate::manifest::{self, Limits, Reader, Row, fault_of_name, inline, validate};
 use crate::outcome::{Cancel, Failure, Progress, Result};
 use crate::payload::PayloadKind;
 use crate::profile::Profile;
 use crate::services::blocking;
+use crate::step::check::LONGEST;
 use crate::step::payload::last_part;
 
 /// How much of a payload is looked at to guess what it is.
@@ -114,11 +115,11 @@ impl Scene<'_> {
         manifest: &Manifest,
     ) -> Result<Gathered> {
         manifest.make_dir().await?;
-        let most = self.services.settings.expanding.max_manifest;
-        let fetcher = self.services.fetcher.at_most(most, "expanding.max_manifest");
+        let most = Most { bytes: self.services.settings.expanding.max_manifest, by: LONGEST };
         let Announced { size, digest } = announced;
         let wanted = Wanted { size, digests: digest.into_iter().collect(), ..Wanted::new(url) };
-        fetcher.fetch(&wanted, &manifest.path, self.progress, self.cancel).await?;
+        let fetcher = &self.services.fetcher;
+        fetcher.fetch_within(&wanted, most, &manifest.path, self.progress, self.cancel).await?;
         let (path, progress, cancel) = (manifest.path.clone(), self.progress.clone(), self.cancel.clone());
         let rows =
             blocking("checking the manifest", move || check(&path, kind, &rules, &progress, &cancel)).await?;

@@ -1,0 +1,258 @@
+//! Clean-up: working directories that nobody needs any more are removed.
+//!
+//! Whoever commits that a job is completed or deleted calls [`job`]; whoever commits that an attempt counts calls
+//! [`attempts_before`]. What a crash has left is found by [`leftovers`], which looks at what is on this node's disk
+//! and asks the tree about it.
+//!
+//! Only real directories that are named as this node names them (`BID/JID/ATTEMPT`) are removed, and links are
+//! not followed. Every attempt has a directory of its own, and the tree is asked after the disk was listed: a job that is
+//! taken meanwhile makes a new directory, which is not on the list; all that it can lose is an old attempt to adopt
+//! from, and then it fetches.
+//!
+//! **When things break.** What cannot be removed is logged and left for the next time. What is gone already is no
+//! failure. A tree that does not answer ends the walk, and nothing is removed that it was not asked about.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use ingest_queue::error::Error;
+use ingest_queue::ids::{Bid, Jid};
+use ingest_queue::map::{self, JobNode};
+use ingest_queue::nodes::Work;
+use ingest_queue::queue::Queue;
+use ingest_queue::states::JobState;
+
+use crate::archive::disk as broken;
+use crate::outcome::{Cancel, Failure, Progress, Result};
+use crate::services::{Services, blocking};
+use crate::work::WorkDir;
+
+/// What was removed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Removed {
+    /// Below the working directory, as `BID/JID/ATTEMPT`.
+    pub attempts: Vec<String>,
+    /// Bytes that are free now. A file with another name in an attempt that stays counts nothing.
+    pub bytes: u64,
+}
+
+impl Removed {
+    fn add(&mut self, other: Removed) {
+        self.attempts.extend(other.attempts);
+        self.bytes += other.bytes;
+    }
+}
+
+/// Removes all directories of a job: it is completed or deleted, and that is committed.
+pub async fn job(services: &Services, bid: Bid, jid: Jid) -> Result<Removed> {
+    let work = services.work.clone();
+    blocking("cleaning up", move || {
+        let removed = remove(&work, bid, jid, |_| true, &Progress::default(), &Cancel::new())?;
+        remove_empty(&work.job(bid, jid));
+        Ok(removed)
+    })
+    .await
+}
+
+/// Removes the directories of the attempts before the one that counts, which is committed.
+pub async fn attempts_before(services: &Services, bid: Bid, jid: Jid, counts: u32) -> Result<Removed> {
+    let work = services.work.clone();
+    blocking("cleaning up", move || {
+        remove(&work, bid, jid, |attempt| attempt.number < counts, &Progress::default(), &Cancel::new())
+    })
+    .await
+}
+
+/// Removes what no job of the tree needs any more and what is older than `work.keep_leftovers`.
+pub async fn leftovers(
+    queue: &Queue,
+    services: &Services,
+    progress: &Progress,
+    cancel: &Cancel,
+) -> Result<Removed> {
+    let (keep, mut removed) = (services.settings.work.keep_leftovers, Removed::default());
+    for bid in listed(services, services.work.root().to_owned(), directories::<Bid>).await? {
+        for jid in listed(services, services.work.batch(bid), directories::<Jid>).await? {
+            if cancel.is_cancelled() {
+                return Err(Failure::Cancelled);
+            }
+            progress.beat();
+            // First the disk, then the tree: an attempt that begins later is not among these.
+            let work = services.work.clone();
+            let there = blocking("listing attempts", move || attempts(&work, bid, jid)).await?;
+            let Some(needed) = needed(queue, bid, jid).await? else { continue };
+            let (work, progress, cancel) = (services.work.clone(), progress.clone(), cancel.clone());
+            let cleaned = blocking("cleaning up", move || {
+                let listed = |attempt: &Attempt| there.iter().any(|there| there.number == attempt.number);
+                let goes = |attempt: &Attempt| {
+                    listed(attempt) && !needed.attempts.contains(&attempt.number) && attempt.age() >= Some(keep)
+                };
+                let removed = remove(&work, bid, jid, goes, &progress, &cancel)?;
+                if needed.attempts.is_empty() {
+                    remove_empty(&work.job(bid, jid));
+                }
+                Ok(removed)
+            });
+            removed.add(cleaned.await?);
+        }
+        // Jobs of a batch that is there may be about to make their directories.
+        if queue.session().exists(map::batch(bid)).await.map_err(Error::from)?.is_none() {
+            let dir = services.work.batch(bid);
+            blocking("cleaning up", move || {
+                remove_empty(&dir);
+                Ok(())
+            })
+            .await?;
+        }
+    }
+    Ok(removed)
+}
+
+/// The attempts at a job that have to stay.
+#[derive(Debug)]
+struct Needed {
+    attempts: Vec<u32>,
+}
+
+/// `None`: somebody works on it, and all stays.
+async fn needed(queue: &Queue, bid: Bid, jid: Jid) -> Result<Option<Needed>> {
+    let none = Some(Needed { attempts: Vec::new() });
+    let job = match queue.job(jid).await {
+        Err(Error::NotFound(_)) => return Ok(none),
+        // What cannot be read says nothing; it is for a person to look at.
+        Err(Error::Corrupt { .. }) => return Ok(None),
+        job => job?,
+    };
+    if queue.session().exists(JobNode::Lock.of(jid)).await.map_err(Error::from)?.is_some() {
+        return Ok(None);
+    }
+    if job.bid != bid || matches!(job.state(), JobState::Completed | JobState::Deleted) {
+        return Ok(none);
+    }
+    let work: Option<Work> = queue.node(jid, JobNode::Work).await?;
+    let counts = work.map(|work| work.attempt);
+    Ok(Some(Needed { attempts: counts.into_iter().chain([job.status.attempt]).collect() }))
+}
+
+async fn listed<T: Send + 'static>(
+    services: &Services,
+    dir: PathBuf,
+    list: fn(&WorkDir, &Path) -> Result<Vec<T>>,
+) -> Result<Vec<T>> {
+    let work = services.work.clone();
+    blocking("listing directories", move || list(&work, &dir)).await
+}
+
+/// The directories whose names are ids, exactly as they are written.
+fn directories<Id>(_: &WorkDir, dir: &Path) -> Result<Vec<Id>>
+where
+    Id: std::str::FromStr + ToString + Ord,
+{
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(|error| broken(dir, &error))?,
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|error| broken(dir, &error))?;
+        // A link is no directory here.
+        let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let id = entry.file_name().to_str().and_then(|name| {
+            let id = name.parse::<Id>().ok()?;
+            (id.to_string() == name).then_some(id)
+        });
+        found.extend(id.filter(|_| is_dir));
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// A directory of an attempt, and what is in it.
+#[derive(Debug)]
+struct Attempt {
+    number: u32,
+    path: PathBuf,
+    bytes: u64,
+    newest: Option<SystemTime>,
+}
+
+impl Attempt {
+    /// How long nothing has changed in it; `None` where the clock says that it is yet to come.
+    fn age(&self) -> Option<Duration> {
+        SystemTime::now().duration_since(self.newest?).ok()
+    }
+}
+
+/// The attempts of a job. Blocks.
+fn attempts(work: &WorkDir, bid: Bid, jid: Jid) -> Result<Vec<Attempt>> {
+    let is_dir = |path: &Path| fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
+    if !is_dir(&work.batch(bid)) || !is_dir(&work.job(bid, jid)) {
+        return Ok(Vec::new());
+    }
+    let mut found = Vec::new();
+    for (number, dir) in work.attempts(bid, jid)? {
+        let path = dir.path().to_owned();
+        if path == work.attempt(bid, jid, number).path() && is_dir(&path) {
+            let (bytes, newest) = measure(&path);
+            found.push(Attempt { number, path, bytes, newest });
+        }
+    }
+    Ok(found)
+}
+
+/// Bytes that would be free without it, and when something in it changed last.
+fn measure(dir: &Path) -> (u64, Option<SystemTime>) {
+    use std::os::unix::fs::MetadataExt as _;
+    let (mut bytes, mut newest) = (0, None);
+    let mut waiting = vec![dir.to_owned()];
+    while let Some(path) = waiting.pop() {
+        let Ok(found) = fs::symlink_metadata(&path) else { continue };
+        // The time of a link to a file is that of its status.
+        let seconds = u64::try_from(found.ctime()).unwrap_or(0);
+        let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        newest = newest.max(found.modified().ok()).max(Some(changed));
+        if found.is_file() && found.nlink() == 1 {
+            bytes += found.len();
+        }
+        if found.is_dir() {
+            waiting.extend(fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path()));
+        }
+    }
+    (bytes, newest)
+}
+
+/// Removes the attempts that go. Blocks.
+fn remove(
+    work: &WorkDir,
+    bid: Bid,
+    jid: Jid,
+    goes: impl Fn(&Attempt) -> bool,
+    progress: &Progress,
+    cancel: &Cancel,
+) -> Result<Removed> {
+    let mut removed = Removed::default();
+    for attempt in attempts(work, bid, jid)?.into_iter().filter(goes) {
+        if cancel.is_cancelled() {
+            return Err(Failure::Cancelled);
+        }
+        progress.beat();
+        match fs::remove_dir_all(&attempt.path) {
+            Ok(()) => {
+                removed.attempts.push(format!("{bid}/{jid}/{:06}", attempt.number));
+                removed.bytes += attempt.bytes;
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => {
+                tracing::warn!(path = %attempt.path.display(), %error, "a directory could not be removed");
+            }
+        }
+    }
+    Ok(removed)
+}
+
+/// Removes a directory in which nothing is; any other stays.
+fn remove_empty(dir: &Path) {
+    let _ = fs::remove_dir(dir);
+}
