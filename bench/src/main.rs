@@ -20,6 +20,7 @@ mod acquire;
 mod bare;
 mod ceiling;
 mod deposit;
+mod download;
 mod expand;
 mod job;
 mod load;
@@ -77,6 +78,11 @@ const BENCHES: &[Bench] = &[
         about: "A batch manifest of a million rows checked from disk, against reading its lines",
         run: |context| manifest::run(context).boxed_local(),
     },
+    Bench {
+        name: "download",
+        about: "Files over HTTP, verified and on the disk, against curl, sha256sum and sync",
+        run: |context| download::run(context).boxed_local(),
+    },
 ];
 
 const SERVER_WARM_UP: Duration = Duration::from_secs(5);
@@ -129,6 +135,9 @@ fn names() -> Vec<PossibleValue> {
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = download::child() {
+        return code;
+    }
     match run(Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

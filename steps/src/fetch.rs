@@ -43,8 +43,8 @@ use self::address::{Guard, GuardedNames};
 use self::ask::Turns;
 pub use self::redact::redacted;
 use self::retry::Retries;
-pub use self::transfer::Most;
 pub use self::rules::Rules;
+pub use self::transfer::Most;
 use crate::digest::{Algorithm, Digest};
 use crate::outcome::{Cancel, Failure, Progress, Result};
 
@@ -107,7 +107,7 @@ pub struct Fetcher {
 }
 
 impl Fetcher {
-    /// Fails if the certificates of this machine cannot be read.
+    /// Fails if the certificates of this machine, or of `fetch.ca`, cannot be read.
     pub fn new(rules: Rules) -> Result<Self> {
         Self::with_names(rules, Arc::new(SystemNames))
     }
@@ -208,7 +208,9 @@ fn client(rules: &Rules, names: Arc<dyn Resolve>) -> Result<reqwest::Client> {
     let mut headers = HeaderMap::new();
     // The bytes as they are: digests are of the file, not of an encoding.
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    let roots = rules.ca.as_deref().map(roots).transpose()?;
     reqwest::Client::builder()
+        .tls_certs_merge(roots.unwrap_or_default())
         .user_agent(concat!("ingestd/", env!("CARGO_PKG_VERSION")))
         .default_headers(headers)
         .redirect(reqwest::redirect::Policy::none())
@@ -219,4 +221,15 @@ fn client(rules: &Rules, names: Arc<dyn Resolve>) -> Result<reqwest::Client> {
         .dns_resolver(names)
         .build()
         .map_err(|error| Failure::fail(format!("the HTTP client cannot be set up: {}", redact::chain(error))))
+}
+
+/// The authorities of a PEM file. Blocks, once at the start.
+fn roots(path: &Path) -> Result<Vec<reqwest::Certificate>> {
+    let wrong = |why: &dyn std::fmt::Display| Failure::fail(format!("`ca`: {}: {why}", path.display()));
+    let text = std::fs::read(path).map_err(|error| wrong(&error))?;
+    let roots = reqwest::Certificate::from_pem_bundle(&text).map_err(|error| wrong(&redact::chain(error)))?;
+    if roots.is_empty() {
+        return Err(wrong(&"holds no certificate (`-----BEGIN CERTIFICATE-----`)"));
+    }
+    Ok(roots)
 }

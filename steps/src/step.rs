@@ -1,5 +1,19 @@
 //! The steps: what is done with a job in each state, with a batch, and with an access item.
 //!
+//! | of | step |
+//! |---|---|
+//! | a batch that is pending, or whose expansion has begun | [`expand`] |
+//! | a job that is pending | [`check`] |
+//! | estimating | [`estimate`] |
+//! | provisioning: all that wait at once | [`admit`] |
+//! | downloading | [`download`] |
+//! | processing | [`process`] |
+//! | recording | [`record`] |
+//! | notify | [`callback`] |
+//! | a batch that is reporting | [`tell`] |
+//! | an access item | [`assemble`] |
+//! | what is left on the disk | [`clean`] |
+//!
 //! A step gets a [`Task`] and the [`Services`], and answers with the [`Change`] that goes along with the job's
 //! transition, or with a [`Failure`]. It commits no transition itself: [`conclude`] does.
 //!
@@ -19,18 +33,18 @@ use crate::outcome::{Cancel, Failure, Progress, Result};
 use crate::profile::Profile;
 use crate::services::Services;
 
-pub mod check;
-pub mod expand;
 pub mod admit;
 pub mod assemble;
+pub mod callback;
+pub mod check;
 pub mod clean;
 pub mod download;
 pub mod estimate;
+pub mod expand;
 mod payload;
-pub mod tell;
-pub mod callback;
 pub mod process;
 pub mod record;
+pub mod tell;
 
 pub use payload::Payload;
 
@@ -88,6 +102,19 @@ impl<'a> Task<'a> {
             Ok(answer) => Ok(answer?),
             Err(_) => Err(Failure::Again(format!("the tree did not answer within {limit:?}"))),
         }
+    }
+}
+
+/// The work of the state that the job is in. Room is decided for all that wait at once, by [`admit::cycle`].
+pub async fn run(task: &mut Task<'_>, services: &Services) -> Result<Change> {
+    match task.lease.job().state() {
+        JobState::Pending => check::run(task, services).await,
+        JobState::Estimating => estimate::run(task, services).await,
+        JobState::Downloading => download::run(task, services).await,
+        JobState::Processing => process::run(task, services).await,
+        JobState::Recording => record::run(task, services).await,
+        JobState::Notify => callback::run(task, services).await,
+        state => Err(Failure::fail(format!("there is no step for a job that is {state}"))),
     }
 }
 

@@ -20,6 +20,9 @@ pub struct Rules {
     pub public_url: Option<Url>,
     /// Directories below which `file:` URLs may point. Default: none, so that all are refused.
     pub file_roots: Vec<PathBuf>,
+    /// A PEM file with certificates of authorities that are trusted besides those of this machine. Default:
+    /// none.
+    pub ca: Option<PathBuf>,
     /// How many redirects one request follows. Default: 10.
     pub max_redirects: u32,
     /// The largest file, in bytes. Default: 10 TiB.
@@ -57,6 +60,7 @@ impl Default for Rules {
             allowed: Vec::new(),
             public_url: None,
             file_roots: Vec::new(),
+            ca: None,
             max_redirects: 10,
             max_bytes: 10 << 40,
             connect_timeout: Duration::from_secs(20),

@@ -87,7 +87,9 @@ pub async fn leftovers(
             let cleaned = blocking("cleaning up", move || {
                 let listed = |attempt: &Attempt| there.iter().any(|there| there.number == attempt.number);
                 let goes = |attempt: &Attempt| {
-                    listed(attempt) && !needed.attempts.contains(&attempt.number) && attempt.age() >= Some(keep)
+                    listed(attempt)
+                        && !needed.attempts.contains(&attempt.number)
+                        && attempt.age() >= Some(keep)
                 };
                 let removed = remove(&work, bid, jid, goes, &progress, &cancel)?;
                 if needed.attempts.is_empty() {

@@ -165,7 +165,8 @@ impl Asked<'_> {
         if self.task.cancel.is_cancelled() {
             return Err(Failure::Cancelled);
         }
-        if self.allowed(url).is_err() || self.silent.lock().get(&host).is_some_and(|silent| *silent >= PATIENCE)
+        if self.allowed(url).is_err()
+            || self.silent.lock().get(&host).is_some_and(|silent| *silent >= PATIENCE)
         {
             return Ok(None);
         }

@@ -10,4 +10,5 @@ mod limits;
 mod resume;
 mod retries;
 mod sizes;
+mod tls;
 mod whole;

@@ -46,8 +46,8 @@ impl Kept {
     /// Blocks.
     fn write(&self, dir: &AttemptDir) -> Result<()> {
         let path = dir.path().join(NOTE);
-        let text =
-            serde_json::to_vec(self).map_err(|error| Failure::fail(format!("{}: {error}", path.display())))?;
+        let text = serde_json::to_vec(self)
+            .map_err(|error| Failure::fail(format!("{}: {error}", path.display())))?;
         let write = || {
             let mut whole = tempfile::NamedTempFile::new_in(dir.path())?;
             whole.write_all(&text)?;
@@ -141,7 +141,10 @@ fn read(
         digests.read_whole(&dir.producer().join(&file.path), progress, cancel)?;
         if digests.bytes() != file.size {
             let (read, size) = (digests.bytes(), file.size);
-            return Err(Failure::fail(format!("{}: {size} bytes were unpacked, {read} are there", file.path)));
+            return Err(Failure::fail(format!(
+                "{}: {size} bytes were unpacked, {read} are there",
+                file.path
+            )));
         }
         records.push(FileRecord {
             path: format!("producer/{}", file.path),

@@ -93,7 +93,8 @@ impl Earlier {
     /// The attempt that has unpacked this archive whole, and its files.
     pub(super) fn unpacked(&self, archive: &Item) -> Option<(&Attempt, &Kept, Vec<&FileRecord>)> {
         self.0.iter().find_map(|attempt| {
-            let kept = attempt.container.as_ref().filter(|kept| kept.unpacked && archive.is(&kept.archive))?;
+            let kept =
+                attempt.container.as_ref().filter(|kept| kept.unpacked && archive.is(&kept.archive))?;
             let members = attempt.records.values().filter(|record| is_member(record)).collect();
             Some((attempt, kept, members))
         })

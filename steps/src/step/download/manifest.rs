@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io::{BufReader, Seek as _};
 use std::path::Path;
 
+use super::beyond;
 use super::files::{self, Item, Room, guessed};
 use super::names::{Names, folds_case, tidy};
 use super::site::Site;
-use super::beyond;
 use crate::archive::disk as broken;
 use crate::manifest::{self, Kind, Limits, Reader, Row};
 use crate::outcome::{Failure, Result};
@@ -25,7 +25,11 @@ pub(super) async fn bring(site: &Site<'_>, payload: &Payload) -> Result<Vec<File
     let rows = blocking("reading the manifest", move || rows_of(&path, most)).await;
     let rows = rows.map_err(|failure| failure.during("the manifest"))?;
     let rows = rows.ok_or_else(|| {
-        beyond(site.profile, "files", &format!("the manifest has more than {most} files, and an object may not"))
+        beyond(
+            site.profile,
+            "files",
+            &format!("the manifest has more than {most} files, and an object may not"),
+        )
     })?;
     let items = items(site, &rows)?;
     let bytes = files::judge(site.profile, &items, 0)?;

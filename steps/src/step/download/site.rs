@@ -40,9 +40,9 @@ impl<'a> Site<'a> {
         })
         .await?;
         // What `make_attempt` has made: from the working directory down.
-        let depth = [dir.producer(), dir.system()].into_iter().chain(
-            dir.path().ancestors().take(4).map(Path::to_owned),
-        );
+        let depth = [dir.producer(), dir.system()]
+            .into_iter()
+            .chain(dir.path().ancestors().take(4).map(Path::to_owned));
         Ok(Self {
             services,
             profile: &task.profile,
@@ -62,7 +62,8 @@ impl<'a> Site<'a> {
             return Ok(());
         }
         let (shown, name) = (redacted(url), &self.profile.name);
-        let what = if host.is_empty() { "it has no host".to_owned() } else { format!("`{host}` is not among") };
+        let what =
+            if host.is_empty() { "it has no host".to_owned() } else { format!("`{host}` is not among") };
         Err(Failure::fail(format!("{shown}: {what} (`allowed_hosts` of the profile `{name}`)")))
     }
 
@@ -76,8 +77,7 @@ impl<'a> Site<'a> {
         }
         self.touched.lock().extend(made.iter().cloned());
         blocking("making directories", move || {
-            let make = |dir: &PathBuf| std::fs::create_dir_all(dir).map_err(|error| broken(dir, &error));
-            made.iter().try_for_each(make)
+            made.iter().try_for_each(|dir| std::fs::create_dir_all(dir).map_err(|error| broken(dir, &error)))
         })
         .await
     }

@@ -1,0 +1,170 @@
+//! What is removed from the disk, and what never is.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::time::Duration;
+
+use ingest_queue::ids::{Bid, Jid};
+use ingest_queue::jobs::Write;
+use ingest_queue::nodes::Work;
+use ingest_queue::plan::job::Change;
+use ingest_queue::states::JobState;
+use ingest_steps::outcome::{Cancel, Progress};
+use ingest_steps::payload::PayloadKind;
+use ingest_steps::step::clean::{self, Removed};
+
+use crate::download::payload;
+use crate::kit::{FileServer, Stage};
+use crate::tree::Tree;
+
+async fn stage(tree: &Tree, keep: Duration) -> Stage {
+    Stage::with(&tree.session().await, |settings| settings.work.keep_leftovers = keep).await
+}
+
+fn fill(stage: &Stage, bid: Bid, jid: Jid, attempt: u32) {
+    let dir = stage.services.work.make_attempt(bid, jid, attempt).unwrap();
+    fs::write(dir.producer().join("a"), [0; 100]).unwrap();
+}
+
+fn attempts(stage: &Stage, bid: Bid, jid: Jid) -> Vec<u32> {
+    let found = stage.services.work.attempts(bid, jid).unwrap();
+    found.into_iter().map(|(attempt, _)| attempt).collect()
+}
+
+async fn leftovers(stage: &Stage) -> Removed {
+    clean::leftovers(&stage.queue, &stage.services, &Progress::default(), &Cancel::new()).await.unwrap()
+}
+
+/// A job that waits to be downloaded, after some attempts.
+async fn waiting(stage: &Stage) -> (Bid, Jid, u32) {
+    let url = "https://example.org/a".parse().unwrap();
+    let jid = stage.job(&payload(PayloadKind::File, url, "a")).await;
+    stage.bring(jid, JobState::Downloading).await;
+    for _ in 0..5 {
+        let mut lease = stage.take(jid).await;
+        stage.queue.give_back(&mut lease, None).await.unwrap();
+    }
+    let job = stage.queue.job(jid).await.unwrap();
+    (job.bid, jid, job.status.attempt)
+}
+
+#[tokio::test]
+async fn a_job_that_is_done_leaves_nothing_and_an_attempt_that_counts_stays() {
+    let tree = Tree::embedded();
+    let stage = stage(&tree, Duration::from_hours(1)).await;
+    let (bid, jid) = (Bid::new(1), Jid::new(2));
+    for attempt in [1, 2, 3] {
+        fill(&stage, bid, jid, attempt);
+        fill(&stage, bid, Jid::new(3), attempt);
+    }
+    let before = clean::attempts_before(&stage.services, bid, jid, 3).await.unwrap();
+    assert_eq!(before.attempts, ["bid0000000001/jid0000000002/000002", "bid0000000001/jid0000000002/000001"]);
+    assert!(before.bytes >= 200, "{before:?}");
+    assert_eq!(attempts(&stage, bid, jid), [3]);
+    assert_eq!(clean::job(&stage.services, bid, jid).await.unwrap().attempts.len(), 1);
+    assert!(!stage.services.work.job(bid, jid).exists());
+    assert_eq!(clean::job(&stage.services, bid, jid).await.unwrap(), Removed::default());
+    assert_eq!(attempts(&stage, bid, Jid::new(3)), [3, 2, 1]);
+    tree.close().await;
+}
+
+#[tokio::test]
+async fn what_the_tree_does_not_have_or_need_goes() {
+    let tree = Tree::embedded();
+    let stage = stage(&tree, Duration::ZERO).await;
+    let (bid, jid, now) = waiting(&stage).await;
+    // It counts the attempt before the last.
+    let mut lease = stage.take(jid).await;
+    let work = Work { attempt: now - 1, ..Work::default() };
+    stage.queue.write(&mut lease, &[Write::Work(work)]).await.unwrap();
+    stage.queue.give_back(&mut lease, None).await.unwrap();
+    let now = stage.queue.job(jid).await.unwrap().status.attempt;
+    for attempt in [1, now - 2, now - 1, now] {
+        fill(&stage, bid, jid, attempt);
+    }
+    fill(&stage, bid, Jid::new(7_000), 1);
+    fill(&stage, Bid::new(7_000), Jid::new(7_001), 2);
+    let (done_bid, done, _) = waiting(&stage).await;
+    fill(&stage, done_bid, done, 1);
+    while stage.status(done).await.status != JobState::Completed {
+        let mut lease = stage.take(done).await;
+        stage.queue.succeed(&mut lease, &Change::default()).await.unwrap();
+    }
+    let removed = leftovers(&stage).await;
+    let mut expected = vec![
+        format!("{bid}/{jid}/000001"),
+        format!("{bid}/jid0000007000/000001"),
+        format!("bid0000007000/jid0000007001/000002"),
+        format!("{done_bid}/{done}/000001"),
+    ];
+    let mut found = removed.attempts.clone();
+    (expected.sort(), found.sort());
+    assert_eq!(found, expected);
+    assert!(removed.bytes >= 400, "{removed:?}");
+    assert_eq!(attempts(&stage, bid, jid), [now, now - 2]);
+    assert!(!stage.services.work.batch(Bid::new(7_000)).exists());
+    assert!(!stage.services.work.job(done_bid, done).exists());
+    assert_eq!(leftovers(&stage).await, Removed::default());
+    stage.fsck().await;
+    tree.close().await;
+}
+
+#[tokio::test]
+async fn what_is_young_locked_or_none_of_ours_stays() {
+    let tree = Tree::embedded();
+    let old = stage(&tree, Duration::from_hours(1)).await;
+    fill(&old, Bid::new(9), Jid::new(9), 1);
+    assert_eq!(leftovers(&old).await, Removed::default(), "it is young");
+
+    let stage = stage(&tree, Duration::ZERO).await;
+    let (bid, jid, now) = waiting(&stage).await;
+    fill(&stage, bid, jid, 1);
+    let mut lease = stage.take(jid).await;
+    fill(&stage, bid, jid, now + 1);
+    let root = stage.services.work.root();
+    let elsewhere = stage.dir().join("elsewhere");
+    fs::create_dir_all(elsewhere.join("jid0000000001/000001/producer")).unwrap();
+    symlink(&elsewhere, root.join("bid0000008000")).unwrap();
+    symlink(elsewhere.join("jid0000000001"), stage.services.work.batch(bid).join("jid0000008000")).unwrap();
+    let gone = stage.services.work.job(bid, Jid::new(8_001));
+    fs::create_dir_all(&gone).unwrap();
+    symlink(elsewhere.join("jid0000000001/000001"), gone.join("000001")).unwrap();
+    for name in ["lost+found/x", "bid1/jid1/1", "bid0000000077/notes", "bid0000000077/jid0000000078/1"] {
+        fs::create_dir_all(root.join(name)).unwrap();
+    }
+    assert_eq!(leftovers(&stage).await, Removed::default());
+    assert_eq!(attempts(&stage, bid, jid), [now + 1, 1], "somebody works on it");
+    assert!(elsewhere.join("jid0000000001/000001/producer").exists());
+    for name in ["lost+found/x", "bid1/jid1/1", "bid0000000077/notes", "bid0000000077/jid0000000078/1"] {
+        assert!(root.join(name).exists(), "{name}");
+    }
+    stage.queue.give_back(&mut lease, None).await.unwrap();
+    assert_eq!(leftovers(&stage).await.attempts, [format!("{bid}/{jid}/000001")]);
+    stage.fsck().await;
+    tree.close().await;
+}
+
+#[tokio::test]
+async fn a_job_that_is_taken_while_it_is_cleaned_loses_nothing() {
+    let tree = Tree::embedded();
+    let stage = stage(&tree, Duration::ZERO).await;
+    let server = FileServer::start().await;
+    let url = server.put("/a", vec![7; 20_000]);
+    let case = crate::download::Case::new(&stage, &payload(PayloadKind::File, url, "a")).await;
+    for round in 0..20 {
+        let cleaning = async {
+            for _ in 0..5 {
+                leftovers(&stage).await;
+                tokio::task::yield_now().await;
+            }
+        };
+        let ((answer, dir), ()) = tokio::join!(case.attempt(), cleaning);
+        answer.unwrap_or_else(|failure| panic!("round {round}: {failure}"));
+        assert_eq!(fs::read(dir.producer().join("a")).unwrap(), vec![7; 20_000]);
+        let all = leftovers(&stage).await;
+        assert!(!all.attempts.iter().any(|path| dir.path().ends_with(path)), "the last attempt stays");
+        assert!(dir.producer().join("a").exists());
+    }
+    stage.fsck().await;
+    tree.close().await;
+}
