@@ -21,10 +21,11 @@ use ingest_queue::plan::job::Change;
 use parking_lot::Mutex;
 use url::Url;
 
+use super::check::LONGEST;
 use super::download::{MANIFEST, about, counted, rows_of};
 use super::{Payload, Task};
 use crate::digest::Algorithm;
-use crate::fetch::{Wanted, key_of};
+use crate::fetch::{Most, Wanted, key_of};
 use crate::manifest::Row;
 use crate::outcome::{Failure, Result};
 use crate::payload::PayloadKind;
@@ -105,7 +106,13 @@ async fn of_manifest(task: &Task<'_>, services: &Services, payload: &Payload) ->
         ..Wanted::new(payload.url.clone())
     };
     let (to, most) = (dir.path().join(MANIFEST), services.settings.expanding.max_manifest);
-    let fetching = services.fetcher.fetch_within(&wanted, most, &to, &task.progress, &task.cancel);
+    let fetching = services.fetcher.fetch_within(
+        &wanted,
+        Most { bytes: most, by: LONGEST },
+        &to,
+        &task.progress,
+        &task.cancel,
+    );
     let fetched = fetching.await.map_err(|failure| failure.during("the manifest"))?;
     let record = FileRecord {
         path: MANIFEST.to_owned(),

@@ -9,9 +9,9 @@ use ingest_steps::outcome::{Cancel, Failure, Progress};
 use ingest_steps::payload::PayloadKind;
 use url::Url;
 
+use crate::archives::{record as member, tar};
 use crate::download::{Case, content, named, payload, record};
 use crate::kit::{FileServer, Stage, below, digest, sha256};
-use crate::archives::{record as member, tar};
 use crate::tree::Tree;
 
 fn zip(files: &[(&str, &[u8])]) -> Vec<u8> {

@@ -52,7 +52,11 @@ async fn s3_ezid_postgres_smtp_and_a_callback() {
     })
     .await;
     stage.profile(|text| {
-        let text = text.replacen("\n[notify]", &format!("callback = \"{}\"\n\n[notify]\nqueued = true", callback.url), 1);
+        let text = text.replacen(
+            "\n[notify]",
+            &format!("callback = \"{}\"\n\n[notify]\nqueued = true", callback.url),
+            1,
+        );
         text
     });
     let mut arks = Vec::new();
@@ -120,7 +124,8 @@ async fn a_storage_service_fetches_what_it_is_handed() {
 async fn where_an_outside_service_records_the_state_is_left_alone() {
     let tree = Tree::embedded();
     let server = FileServer::start().await;
-    let stage = Stage::with(&tree.session().await, |settings| settings.inventory = Inventory::Outside {}).await;
+    let stage =
+        Stage::with(&tree.session().await, |settings| settings.inventory = Inventory::Outside {}).await;
     let bid = submit(&stage, two(&server, "1")).await;
     let mut lease = stage.queue.acquire_batch(bid, WHO).await.unwrap();
     let (progress, cancel) = (Progress::default(), Cancel::new());

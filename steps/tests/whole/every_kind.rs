@@ -6,8 +6,8 @@ use ingest_queue::ids::Bid;
 use ingest_queue::states::{BatchList, BatchState, JobState};
 use ingest_steps::manifest::Kind;
 use ingest_steps::outcome::{Cancel, Progress};
-use ingest_steps::step::tell::Told;
 use ingest_steps::step::clean;
+use ingest_steps::step::tell::Told;
 use ingest_store::Session;
 use serde_json::json;
 
@@ -52,14 +52,20 @@ fn manifest(kind: Kind, rows: &[String]) -> String {
 /// A row of one of the three batch manifests.
 fn row(server: &FileServer, path: &str, content: &[u8], name: &str, local_id: &str) -> String {
     let url = server.put(path, content);
-    format!("{url} | sha256 | {} | {} | | {name} | | {local_id} | Doe | Title of {name} | 2020\n",
-        sha256(content).hex(), content.len())
+    format!(
+        "{url} | sha256 | {} | {} | | {name} | | {local_id} | Doe | Title of {name} | 2020\n",
+        sha256(content).hex(),
+        content.len()
+    )
 }
 
 fn file_row(server: &FileServer, path: &str, content: &[u8], name: &str) -> String {
     let url = server.put(path, content);
-    format!("{url} | md5 | {} | {} | | {name} | text/plain\n",
-        crate::kit::digest(ingest_steps::digest::Algorithm::Md5, content).hex(), content.len())
+    format!(
+        "{url} | md5 | {} | {} | | {name} | text/plain\n",
+        crate::kit::digest(ingest_steps::digest::Algorithm::Md5, content).hex(),
+        content.len()
+    )
 }
 
 /// Names of a stored object without the system's own files.
@@ -88,7 +94,8 @@ async fn why(stage: &Stage, bid: Bid) -> Vec<String> {
 /// What the depositors were told: the subjects of all mails, in their order.
 pub(crate) fn subjects(stage: &Stage) -> Vec<String> {
     let mails = below(&stage.dir().join("outbox"));
-    let subject = |text: String| text.lines().find_map(|line| line.strip_prefix("Subject: ").map(str::to_owned));
+    let subject =
+        |text: String| text.lines().find_map(|line| line.strip_prefix("Subject: ").map(str::to_owned));
     mails.iter().filter_map(|(_, path)| subject(std::fs::read_to_string(path).unwrap())).collect()
 }
 
@@ -109,10 +116,16 @@ async fn every_kind(session: &Session) {
             vec!["bag/bagit.txt", "bag/data/letter.txt", "bag/manifest-sha256.txt"],
         ),
         (
-            server.put("/object.checkm", manifest(Kind::Object, &[
-                file_row(&server, "/o/1", b"first", "first.txt"),
-                file_row(&server, "/o/2", b"second", "sub/second.txt"),
-            ])),
+            server.put(
+                "/object.checkm",
+                manifest(
+                    Kind::Object,
+                    &[
+                        file_row(&server, "/o/1", b"first", "first.txt"),
+                        file_row(&server, "/o/2", b"second", "sub/second.txt"),
+                    ],
+                ),
+            ),
             None,
             vec!["first.txt", "sub/second.txt"],
         ),
@@ -120,13 +133,21 @@ async fn every_kind(session: &Session) {
     let mut count = 0;
     for (url, kind, expected) in objects {
         let bid = submit(&stage, submission(&url, kind)).await;
-        assert_eq!(walk(&stage, bid).await, Told::Sent(BatchState::Completed), "{url}: {:?}", why(&stage, bid).await);
+        assert_eq!(
+            walk(&stage, bid).await,
+            Told::Sent(BatchState::Completed),
+            "{url}: {:?}",
+            why(&stage, bid).await
+        );
         let ark = completed(&stage, bid, 1).await.remove(0);
         let found = stored(&stage, &ark).await;
         assert_eq!(producer(&found), expected, "{url}");
         let erc = found.iter().find(|(path, _)| path == "system/mrt-erc.txt").unwrap();
         let erc = String::from_utf8(erc.1.clone()).unwrap();
-        assert!(erc.contains("who: Lindqvist, A.\nwhat: A thing\n") && erc.contains(&ark.to_string()), "{erc}");
+        assert!(
+            erc.contains("who: Lindqvist, A.\nwhat: A thing\n") && erc.contains(&ark.to_string()),
+            "{erc}"
+        );
         count += 1;
     }
 
@@ -147,12 +168,23 @@ async fn every_kind(session: &Session) {
             .enumerate()
             .map(|(n, content)| {
                 let name = format!("name-{n}");
-                row(&server, &format!("/{profile}/{n}"), content, &name, &format!("{profile}:{n}; old:{profile}:{n}"))
+                row(
+                    &server,
+                    &format!("/{profile}/{n}"),
+                    content,
+                    &name,
+                    &format!("{profile}:{n}; old:{profile}:{n}"),
+                )
             })
             .collect();
         let url = server.put(&format!("/{profile}.checkm"), manifest(kind, &rows));
         let bid = submit(&stage, submission(&url, None)).await;
-        assert_eq!(walk(&stage, bid).await, Told::Sent(BatchState::Completed), "{profile}: {:?}", why(&stage, bid).await);
+        assert_eq!(
+            walk(&stage, bid).await,
+            Told::Sent(BatchState::Completed),
+            "{profile}: {:?}",
+            why(&stage, bid).await
+        );
         let arks = completed(&stage, bid, 2).await;
         assert_eq!(producer(&stored(&stage, &arks[0]).await), [first], "{profile}");
         let inventory = stage.services.inventory.clone().unwrap();
@@ -167,16 +199,23 @@ async fn every_kind(session: &Session) {
         format!("{} inline:1", server.put("/inline/1.txt", b"one".to_vec())),
         { "url": server.put("/inline/2.zip", zip(&files)), "local_id": ["inline:2"] },
     ]);
-    let bid = submit(&stage, ingest_queue::nodes::Submission {
-        payload_url: None,
-        manifest: Some(inline),
-        ..submission(&server.url("/"), None)
-    })
+    let bid = submit(
+        &stage,
+        ingest_queue::nodes::Submission {
+            payload_url: None,
+            manifest: Some(inline),
+            ..submission(&server.url("/"), None)
+        },
+    )
     .await;
     assert_eq!(walk(&stage, bid).await, Told::Sent(BatchState::Completed), "{:?}", why(&stage, bid).await);
     count += completed(&stage, bid, 2).await.len();
     all_is_well(&stage, count).await;
-    assert!(subjects(&stage).iter().all(|subject| subject.starts_with("Ingest: OK")), "{:?}", subjects(&stage));
+    assert!(
+        subjects(&stage).iter().all(|subject| subject.starts_with("Ingest: OK")),
+        "{:?}",
+        subjects(&stage)
+    );
     clean::leftovers(&stage.queue, &stage.services, &Progress::default(), &Cancel::new()).await.unwrap();
     let left: Vec<_> = below(&stage.dir().join("work")).into_iter().map(|(path, _)| path).collect();
     assert_eq!(left, [".ingest-file-system"]);
@@ -279,7 +318,12 @@ async fn every_real_manifest_goes_through() {
             continue;
         }
         let bid = submit(&stage, submission(&fixture.url, None)).await;
-        assert_eq!(walk(&stage, bid).await, Told::Sent(BatchState::Completed), "{name}: {:?}", why(&stage, bid).await);
+        assert_eq!(
+            walk(&stage, bid).await,
+            Told::Sent(BatchState::Completed),
+            "{name}: {:?}",
+            why(&stage, bid).await
+        );
         count += completed(&stage, bid, objects).await.len();
     }
     assert!(count >= 10, "{count}");

@@ -190,16 +190,10 @@ pub(super) async fn bring(site: &Site<'_>, item: &Item, room: &Room, stop: &Canc
 pub(super) async fn fetch(site: &Site<'_>, item: &Item, room: &Room, stop: &Cancel) -> Result<FileRecord> {
     let failed = |failure: Failure| failure.during(&item.path);
     let to = site.dir.path().join(&item.path);
-<<<<<<< HEAD
     let (fetcher, wanted) = (&site.services.fetcher, item.wanted());
     let most = Most { bytes: room.most(item), by: "limits of the profile" };
     let fetching = fetcher.fetch_within(&wanted, most, &to, site.progress, stop);
     let fetched = fetching.await.map_err(failed)?;
-=======
-    let (by, wanted) = (&site.services.fetcher, item.wanted());
-    let fetched =
-        by.fetch_within(&wanted, room.most(item), &to, site.progress, stop).await.map_err(failed)?;
->>>>>>> a5cabca (Tidy)
     let record = FileRecord {
         path: item.path.clone(),
         size: fetched.size,
