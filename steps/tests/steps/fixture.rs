@@ -63,9 +63,9 @@ async fn only_hosts_and_digests_are_rewritten() {
         // What the rows announce is what is served.
         for row in Reader::open(fixture.after.as_bytes(), Limits::default()).unwrap() {
             let row = row.unwrap();
-            let served = reqwest::get(&row.url).await.unwrap().bytes().await.unwrap();
+            let content = reqwest::get(&row.url).await.unwrap().bytes().await.unwrap();
             if let Some(announced) = row.digest {
-                assert_eq!(digest(announced.algorithm(), &served), announced, "{}", row.url);
+                assert_eq!(digest(announced.algorithm(), &content), announced, "{}", row.url);
             }
         }
     }
