@@ -42,7 +42,7 @@ struct Room {
 
 impl Room {
     fn of(free: u64) -> Self {
-        Self { space: Space { total: 10_000, free, ours: 0, promised: 0 }, ..Self::default() }
+        Self { space: Space { total: 2 * free, free, ours: 0, promised: 0 }, ..Self::default() }
     }
 }
 
@@ -296,7 +296,8 @@ async fn racing_provisioners_never_promise_more_than_there_is(tree: &Tree) {
     let mut runs = Vec::new();
     for node in ["node-1", "node-2", "node-3"] {
         let settings = ingest_queue::queue::Settings::new(node);
-        let queue = Queue::open(&tree.session().await, settings, Clock::system()).await.unwrap();
+        let clock = Clock::fixed(stage.queue.now());
+        let queue = Queue::open(&tree.session().await, settings, clock).await.unwrap();
         let (services, mut mine) = (stage.services.clone(), waiting.clone());
         // They do not all want the same first.
         mine.rotate_left(runs.len() * 13);
