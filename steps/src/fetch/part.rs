@@ -25,6 +25,8 @@ use crate::outcome::{Cancel, Failure, Progress};
 
 /// After so many bytes, what is written is made safe.
 const CHECKPOINT: u64 = 256 << 20;
+/// A file up to this long is noted only when an attempt at it ends early: after a kill it is fetched anew.
+const SMALL: u64 = 1 << 20;
 const SUFFIX: &str = ".ingest-part";
 const NOTE_SUFFIX: &str = ".ingest-part.json";
 
@@ -169,7 +171,7 @@ impl Part {
     pub(super) fn begin(&mut self, note: Note) -> Result<(), Failure> {
         self.restart()?;
         self.note = note;
-        self.write_note()
+        if self.note.total.is_some_and(|total| total <= SMALL) { Ok(()) } else { self.write_note() }
     }
 
     /// More bytes of the same version follow.

@@ -53,7 +53,10 @@ impl Estimate {
         match unknown {
             0 => format!("{}, {}", counted(files), about(bytes)),
             _ if unknown == files => format!("{}, of unknown size", counted(files)),
-            _ => format!("{}, at least {}: {unknown} sizes are not known", counted(files), about(bytes)),
+            1 => format!("{}, at least {}: 1 of the sizes is not known", counted(files), about(bytes)),
+            _ => {
+                format!("{}, at least {}: {unknown} of the sizes are not known", counted(files), about(bytes))
+            }
         }
     }
 }
@@ -216,7 +219,7 @@ mod tests {
     fn a_lower_bound_is_said_to_be_one() {
         let message = |files, unknown, bytes| Estimate { files, unknown, bytes }.message();
         assert_eq!(message(2, 0, 2048), "2 files, 2 KiB");
-        assert_eq!(message(3, 1, 2048), "3 files, at least 2 KiB: 1 sizes are not known");
+        assert_eq!(message(3, 1, 2048), "3 files, at least 2 KiB: 1 of the sizes is not known");
         assert_eq!(message(1, 1, 0), "1 file, of unknown size");
     }
 }

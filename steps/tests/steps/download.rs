@@ -260,7 +260,7 @@ async fn limits_of_the_profile_hold() {
     let tree = Tree::embedded();
     let stage = Stage::new(&tree.session().await).await;
     let server = FileServer::start().await;
-    let (a, b) = (server.put("/a", [1; 100]), server.put("/b", [2; 100]));
+    let (a, b) = (server.put("/a", [1_u8; 100]), server.put("/b", [2_u8; 100]));
     let sized = manifest(&[(a.clone(), None, Some(100), "a"), (b.clone(), None, Some(100), "b")]);
     let unsized_rows = manifest(&[(a.clone(), None, None, "a"), (b, None, None, "b")]);
     let (sized, unsized_rows) = (server.put("/sized", sized), server.put("/unsized", unsized_rows));

@@ -59,7 +59,7 @@ async fn a_download_that_was_stopped_goes_on_where_it_was() {
     }
     let asked = slow.seen("/big");
     assert_eq!(asked.len(), 2);
-    assert!(asked[1].range().is_some_and(|from| from >= 200_000), "{asked:?}");
+    assert!(asked[1].range().is_some_and(|from| from > 150_000), "{asked:?}");
     assert!(!first.producer().join(".big.ingest-part").exists());
     // Linked, not copied; and the first attempt still has its own.
     let inode =

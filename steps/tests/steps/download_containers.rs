@@ -86,7 +86,7 @@ async fn an_archive_that_is_whole_is_not_fetched_again_after_a_stop() {
     let tree = Tree::embedded();
     let stage = Stage::new(&tree.session().await).await;
     let server = FileServer::start().await;
-    let all: Vec<(String, Vec<u8>)> = (0..200).map(|n| (format!("f{n:03}"), vec![b'x'; 5000])).collect();
+    let all: Vec<(String, Vec<u8>)> = (0..1000).map(|n| (format!("f{n:04}"), vec![b'x'; 20_000])).collect();
     let files: Vec<_> = all.iter().map(|(name, content)| (name.as_str(), content.as_slice())).collect();
     let packed = zip(&files);
     let length = packed.len() as u64;

@@ -41,7 +41,11 @@ impl Earlier {
         for (_, dir) in work.attempts(bid, jid)?.into_iter().filter(|(number, _)| *number < attempt) {
             let container = Kept::read(&dir);
             let archive = container.iter().filter(|kept| !kept.unpacked).map(|kept| kept.archive.clone());
-            let records = dir.records()?.into_iter().chain(archive);
+            let noted = dir.records().unwrap_or_else(|failure| {
+                tracing::warn!(%failure, "the records of an earlier attempt cannot be read");
+                Vec::new()
+            });
+            let records = noted.into_iter().chain(archive);
             let records = records.map(|record| (record.path.clone(), record)).collect();
             let own = dir.node().as_deref() == Some(work.node());
             found.push(Attempt { dir, own, records, container });

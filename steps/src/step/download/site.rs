@@ -40,13 +40,13 @@ impl<'a> Site<'a> {
         })
         .await?;
         // What `make_attempt` has made: from the working directory down.
-        let depth = [dir.producer(), dir.system()]
+        let made = [dir.producer(), dir.system()]
             .into_iter()
             .chain(dir.path().ancestors().take(4).map(Path::to_owned));
         Ok(Self {
             services,
             profile: &task.profile,
-            touched: Mutex::new(depth.collect()),
+            touched: Mutex::new(made.collect()),
             dir,
             earlier: Arc::new(earlier),
             progress: &task.progress,
@@ -62,9 +62,8 @@ impl<'a> Site<'a> {
             return Ok(());
         }
         let (shown, name) = (redacted(url), &self.profile.name);
-        let what =
-            if host.is_empty() { "it has no host".to_owned() } else { format!("`{host}` is not among") };
-        Err(Failure::fail(format!("{shown}: {what} (`allowed_hosts` of the profile `{name}`)")))
+        let what = if host.is_empty() { "it has no host, and is".to_owned() } else { format!("`{host}` is") };
+        Err(Failure::fail(format!("{shown}: {what} not among the `allowed_hosts` of the profile `{name}`")))
     }
 
     /// Makes the directories of these paths, which are below the attempt's.
