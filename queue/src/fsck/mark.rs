@@ -70,9 +70,7 @@ pub(super) async fn look(reader: &Reader, mark: Mark, at: &str) -> Result<MarkVi
     let leads_to = match (mark, node.good()) {
         (Mark::Uuid | Mark::Key, Some(data)) => batch(reader, read_id(data).ok()).await?,
         (Mark::Outgoing, Some(_)) => batch(reader, outgoing(path::name(at)).map(|(bid, _)| bid)).await?,
-        (Mark::Reservation, Some(data)) => {
-            job(reader, LocalId::read(data).ok().and_then(|reserved| reserved.jid)).await?
-        }
+        (Mark::Reservation, Some(data)) => holder(reader, LocalId::read(data).unwrap_or_default()).await?,
         (Mark::Date, Some(_)) => {
             job(reader, map::parse_journal_date(path::name(at)).map(|(_, jid)| jid)).await?
         }
@@ -104,6 +102,22 @@ async fn job(reader: &Reader, jid: Option<Jid>) -> Result<LeadsTo> {
     let status_at = JobNode::Status.of(jid);
     let status = OptionFuture::from(there.map(|_| reader.read::<JobStatus>(&status_at))).await.transpose()?;
     Ok(LeadsTo::Job(jid, status.map(|status| status.map(|status| status.status))))
+}
+
+/// The job that a local id is kept for: of several the first that has not ended.
+async fn holder(reader: &Reader, reserved: LocalId) -> Result<LeadsTo> {
+    let mut found = job(reader, reserved.jid).await?;
+    for jid in reserved.also {
+        if lost_job(&found, is_under_way).is_none() {
+            break;
+        }
+        found = job(reader, Some(jid)).await?;
+    }
+    Ok(found)
+}
+
+fn is_under_way(state: JobState) -> bool {
+    state != JobState::Completed
 }
 
 /// Takes `BID-N` apart.
@@ -155,7 +169,7 @@ pub(super) fn judge(view: &MarkView, context: &Context) -> Option<Verdict> {
             let trouble = Outgoing::read(data).err().map(|Unreadable(why)| format!("cannot be read: {why}"));
             put_away(Code::LostReport, lost_batch(view, |_| true).or(trouble)?)
         }
-        Mark::Date => put_away(Code::LostDate, lost_job(view, JobState::is_waiting)?),
+        Mark::Date => put_away(Code::LostDate, lost_job(&view.leads_to, JobState::is_waiting)?),
         Mark::Reservation => put_away(Code::LocalId, reservation(view, data, dialect)?),
         Mark::Hold if data.is_empty() => None,
         Mark::Hold => {
@@ -241,8 +255,8 @@ fn lost_batch(view: &MarkView, fits: impl Fn(BatchState) -> bool) -> Option<Stri
     }
 }
 
-fn lost_job(view: &MarkView, fits: impl Fn(JobState) -> bool) -> Option<String> {
-    match &view.leads_to {
+fn lost_job(leads_to: &LeadsTo, fits: impl Fn(JobState) -> bool) -> Option<String> {
+    match leads_to {
         LeadsTo::Job(jid, None) => Some(format!("it is kept for {jid}, which is gone")),
         LeadsTo::Job(jid, Some(Seen::Good { value, .. })) if !fits(*value) => {
             Some(format!("it is kept for {jid}, which is {value}"))
@@ -265,7 +279,7 @@ fn reservation(view: &MarkView, data: &[u8], dialect: Dialect) -> Option<String>
             if map::local_id(owner, local_id) != view.path {
                 return Some(format!("`{local_id}` of `{owner}` is not what its name stands for"));
             }
-            lost_job(view, |state| state != JobState::Completed)
+            lost_job(&view.leads_to, is_under_way)
         }
     }
 }

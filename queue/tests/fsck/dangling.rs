@@ -75,6 +75,12 @@ async fn what_is_kept_for_a_job_that_has_ended_goes(tree: &Tree) {
     }
     let reserved = format!(r#"{{"owner":"o","local_id":"x","primary_id":"ark:/1/3","jid":"{done}"}}"#);
     create(&session, map::local_id("o", "x"), reserved).await;
+    // Of several jobs one is under way: it is still needed.
+    let alive = planted.jid(JobState::Processing);
+    let shared = format!(
+        r#"{{"owner":"o","local_id":"y","primary_id":"ark:/1/3","jid":"{done}","also":["{gone}","{alive}"]}}"#
+    );
+    create(&session, map::local_id("o", "y"), shared).await;
     let [first, second] = dates;
     let expected = [("K02", first), ("K02", second), ("L02", map::local_id("o", "x"))];
     assert_eq!(found(&session, DESIGN).await, expected);
