@@ -126,7 +126,8 @@ impl RestartLog {
                 text => text?,
             };
             let lines = text.rsplit(|byte| *byte == b'\n');
-            found.extend(lines.filter_map(|line| serde_json::from_slice(line).ok()).take(count - found.len()));
+            found
+                .extend(lines.filter_map(|line| serde_json::from_slice(line).ok()).take(count - found.len()));
             if found.len() == count {
                 break;
             }
@@ -183,7 +184,8 @@ mod tests {
         for count in 0..200 {
             log.write(&restart(count));
         }
-        let size: u64 = [CURRENT, BEFORE].iter().map(|name| fs::metadata(dir.path().join(name)).unwrap().len()).sum();
+        let size: u64 =
+            [CURRENT, BEFORE].iter().map(|name| fs::metadata(dir.path().join(name)).unwrap().len()).sum();
         assert!(size <= 2 * 4096, "{size}");
         let found = counts(&log.last(1_000).unwrap());
         assert!(found.len() > 10, "{found:?}");

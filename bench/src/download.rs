@@ -76,6 +76,11 @@ impl Load {
 
 /// Runs the benchmark.
 pub(crate) async fn run(context: Context) -> Result<()> {
+    // It waits for processes.
+    tokio::task::spawn_blocking(move || measure_all(&context)).await?
+}
+
+fn measure_all(context: &Context) -> Result<()> {
     let loads: Vec<_> =
         Load::all(context.long).into_iter().filter(|load| context.wants(&load.case())).collect();
     if loads.is_empty() {
@@ -117,7 +122,7 @@ pub(crate) async fn run(context: Context) -> Result<()> {
 }
 
 fn ended_well(command: &mut Command) -> Result<()> {
-    let shown = format!("{:?}", command.get_program());
+    let shown = command.get_program().display().to_string();
     let status = command.stdout(Stdio::null()).status().with_context(|| shown.clone())?;
     ensure!(status.success(), "{shown}: {status}");
     Ok(())

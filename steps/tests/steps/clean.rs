@@ -94,7 +94,8 @@ async fn what_the_tree_does_not_have_or_need_goes() {
         format!("{done_bid}/{done}/000001"),
     ];
     let mut found = removed.attempts.clone();
-    (expected.sort(), found.sort());
+    expected.sort();
+    found.sort();
     assert_eq!(found, expected);
     assert!(removed.bytes >= 400, "{removed:?}");
     assert_eq!(attempts(&stage, bid, jid), [now, now - 2]);

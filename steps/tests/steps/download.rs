@@ -1,5 +1,6 @@
 //! Files of a job, of every kind of payload, come here whole or not at all.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
@@ -34,7 +35,7 @@ pub(crate) fn manifest(rows: &[(Url, Option<Digest>, Option<usize>, &str)]) -> S
     for (url, digest, size, name) in rows {
         let (algorithm, hex) = digest.as_ref().map(|d| (d.algorithm().name(), d.hex())).unwrap_or_default();
         let size = size.map(|size| size.to_string()).unwrap_or_default();
-        text.push_str(&format!("{url} | {algorithm} | {hex} | {size} | | {name} |\n"));
+        writeln!(text, "{url} | {algorithm} | {hex} | {size} | | {name} |").unwrap();
     }
     text + "#%eof\n"
 }

@@ -190,10 +190,9 @@ pub(super) async fn bring(site: &Site<'_>, item: &Item, room: &Room, stop: &Canc
 pub(super) async fn fetch(site: &Site<'_>, item: &Item, room: &Room, stop: &Cancel) -> Result<FileRecord> {
     let failed = |failure: Failure| failure.during(&item.path);
     let to = site.dir.path().join(&item.path);
-    let (fetcher, wanted) = (&site.services.fetcher, item.wanted());
+    let (by, wanted) = (&site.services.fetcher, item.wanted());
     let most = Most { bytes: room.most(item), by: "limits of the profile" };
-    let fetching = fetcher.fetch_within(&wanted, most, &to, site.progress, stop);
-    let fetched = fetching.await.map_err(failed)?;
+    let fetched = by.fetch_within(&wanted, most, &to, site.progress, stop).await.map_err(failed)?;
     let record = FileRecord {
         path: item.path.clone(),
         size: fetched.size,
