@@ -37,18 +37,22 @@ pub(crate) use self::staging::disk;
 
 use self::staging::Staging;
 use crate::outcome::{Cancel, Failure, Progress, Result};
+use crate::size;
 
 /// How much one archive may hold.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
     /// Bytes of all members together.
+    #[serde(with = "size")]
     pub total: u64,
     /// Bytes of one member.
+    #[serde(with = "size")]
     pub member: u64,
     /// Unpacked bytes per byte of the archive.
     pub ratio: u64,
     /// Up to this many bytes the ratio does not matter: small things may well be nothing but zeros.
+    #[serde(with = "size")]
     pub ratio_from: u64,
     /// Files and directories, those that are only named in a path too.
     pub members: u64,

@@ -17,6 +17,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use url::Url;
 
 use crate::fetch::redacted;
+use crate::size;
 
 /// What a collection wants.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
@@ -73,8 +74,10 @@ pub struct Limits {
     /// Files of one object.
     pub files: u64,
     /// Bytes of one file.
+    #[serde(with = "size")]
     pub file_bytes: u64,
     /// Bytes of one object.
+    #[serde(with = "size")]
     pub object_bytes: u64,
 }
 
@@ -356,6 +359,10 @@ files = 10
         assert_eq!(profile.priority.number(), 20);
         assert_eq!((profile.storage.as_str(), profile.hold), ("default", false));
         assert_eq!((profile.limits.files, profile.limits.file_bytes), (10, 1 << 40));
+        let units = WHOLE.to_owned() + "file_bytes = '2 GiB'\nobject_bytes = 5";
+        let limits = parse(&units).unwrap().limits;
+        assert_eq!((limits.file_bytes, limits.object_bytes), (2 << 30, 5));
+        assert!(parse(&(WHOLE.to_owned() + "file_bytes = 'much'")).unwrap_err()[0].contains("`much` is no size"));
         assert!(profile.allows_host("a.Example.org.") && profile.allows_host("example.org"));
         assert!(!profile.allows_host("badexample.org") && !profile.allows_host("a.files.example.net"));
         let again: Profile = toml::from_str(&toml::to_string(&profile).unwrap()).unwrap();

@@ -17,7 +17,7 @@ use crate::storage::s3::S3Settings;
 use crate::{archive, fetch, notify, provision, size};
 
 /// All sections that are about the work of the states.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
     pub work: Work,
@@ -168,7 +168,7 @@ impl Default for Downloading {
 }
 
 /// `[storage.NAME]`: where objects are kept.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Storage {
     Ocfl(Ocfl),

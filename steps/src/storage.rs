@@ -31,6 +31,7 @@ use url::Url;
 use crate::digest::{Algorithm, Digest, Digests};
 use crate::outcome::{Cancel, Failure, Progress, Result};
 
+mod content;
 pub mod disk;
 pub mod http;
 pub mod ocfl;

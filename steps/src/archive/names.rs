@@ -2,11 +2,13 @@
 //!
 //! A name is a relative path of UTF-8 with `/`. Absolute paths, `..`, drive letters, backslashes and
 //! control characters are refused, and so are two members of one name, a file where another member needs a
-//! directory, and names that differ only in case: some file systems would keep only one of them. A
-//! directory may be named more than once, that changes nothing. Names that differ only in the way Unicode
-//! composes letters are not told apart from other names here.
+//! directory, and names that differ only in case or in the way Unicode composes letters (é as one character
+//! or as e and an accent): some file systems would keep only one of them. A directory may be named more than
+//! once, that changes nothing.
 
 use std::collections::HashMap;
+
+use unicode_normalization::{UnicodeNormalization as _, is_nfc};
 
 use super::{Limits, refused};
 use crate::outcome::{Failure, Result};
@@ -111,7 +113,7 @@ enum Kind {
 /// All names of one archive.
 #[derive(Debug, Default)]
 pub struct Register {
-    /// By the name in lower case.
+    /// By the name in lower case and composed.
     known: HashMap<String, (Option<String>, Kind)>,
     members: u64,
     bytes: usize,
@@ -136,11 +138,16 @@ impl Register {
 
     /// Whether it is new.
     fn one(&mut self, path: &str, kind: Kind, member: &str, limits: &Limits) -> Result<bool> {
-        let folded = path.to_lowercase();
+        let folded = folded(path);
         if let Some((spelled, known)) = self.known.get(&folded) {
             let spelled = spelled.as_deref().unwrap_or(&folded);
             return if spelled != path {
-                Err(refused(member, format!("{path:?} and {spelled:?} differ only in upper and lower case")))
+                let only = if path.to_lowercase() == spelled.to_lowercase() {
+                    "in upper and lower case"
+                } else {
+                    "in the way their letters are composed"
+                };
+                Err(refused(member, format!("{path:?} and {spelled:?} differ only {only}")))
             } else if *known == Kind::Directory && kind == Kind::Directory {
                 Ok(false)
             } else if *known == kind {
@@ -162,6 +169,14 @@ impl Register {
         }
         Ok(true)
     }
+}
+
+/// What two names share that some file system takes for one.
+fn folded(path: &str) -> String {
+    // Composed first: lower case is defined of letters, not of their parts. And composed again: lower case may
+    // take a letter apart.
+    let lower = if is_nfc(path) { path.to_lowercase() } else { path.nfc().collect::<String>().to_lowercase() };
+    if is_nfc(&lower) { lower } else { lower.nfc().collect() }
 }
 
 /// That all names together take more than allowed.
@@ -264,6 +279,31 @@ mod tests {
             let refused = register.add(second, directory, &Limits::default()).unwrap_err().to_string();
             assert!(refused.contains(reason) && refused.contains(second), "{second}: {refused}");
         }
+    }
+
+    #[test]
+    fn names_that_clash_once_their_letters_are_composed_are_refused() {
+        let clash = |first: &str, second: &str| {
+            let mut register = Register::default();
+            register.add(first, false, &Limits::default()).unwrap();
+            register.add(second, false, &Limits::default()).unwrap_err().to_string()
+        };
+        for (first, second) in [
+            ("caf\u{e9}", "cafe\u{301}"),
+            ("cafe\u{301}/a", "caf\u{e9}/b"),
+            ("CAF\u{c9}", "cafe\u{301}"),
+            // Two marks below and above, in either order.
+            ("a\u{323}\u{307}", "a\u{307}\u{323}"),
+            // The Angstrom sign is the letter.
+            ("\u{212b}", "\u{c5}"),
+        ] {
+            let refused = clash(first, second);
+            assert!(refused.contains("are composed"), "{first} {second}: {refused}");
+            clash(second, first);
+        }
+        assert!(clash("caf\u{e9}", "CAF\u{c9}").contains("case"));
+        // The same name twice is the same name, however it is composed.
+        assert!(clash("cafe\u{301}", "cafe\u{301}").contains("twice"));
     }
 
     #[test]

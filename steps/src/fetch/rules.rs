@@ -6,6 +6,7 @@ use std::time::Duration;
 use url::Url;
 
 use super::address::Allowed;
+use crate::size;
 
 /// The section `fetch`. Every key may be left out.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -25,7 +26,8 @@ pub struct Rules {
     pub ca: Option<PathBuf>,
     /// How many redirects one request follows. Default: 10.
     pub max_redirects: u32,
-    /// The largest file, in bytes. Default: 10 TiB.
+    /// The largest file. Default: 10 TiB.
+    #[serde(with = "size")]
     pub max_bytes: u64,
     /// How long a connection may take, with its name and its TLS. Default: 20s.
     #[serde(with = "humantime_serde")]
@@ -35,6 +37,7 @@ pub struct Rules {
     pub stall: Duration,
     /// The slowest server that is put up with, in bytes a second over the time of `stall`; 0 is no limit.
     /// Default: 64.
+    #[serde(with = "size")]
     pub slowest: u64,
     /// How many times a file is tried again, in all. Default: 6.
     pub retries: u32,
@@ -88,9 +91,10 @@ mod tests {
     #[test]
     fn keys_are_read_and_unknown_ones_refused() {
         let text =
-            "allowed = ['10.0.0.0/8', 'files.example.org']\nstall = '90s'\nfile_roots = ['/srv/deposits']";
+            "allowed = ['10.0.0.0/8', 'files.example.org']\nstall = '90s'\nmax_bytes = '2 GiB'\nslowest = 100";
         let rules: Rules = toml::from_str(text).unwrap();
         assert_eq!((rules.allowed.len(), rules.stall), (2, Duration::from_secs(90)));
+        assert_eq!((rules.max_bytes, rules.slowest), (2 << 30, 100));
         assert!(
             toml::from_str::<Rules>("max_redirect = 3").unwrap_err().to_string().contains("max_redirects")
         );

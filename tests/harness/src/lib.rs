@@ -11,6 +11,7 @@
 //! | [`faults`] | [`Matcher`] and [`Witness`]: which request a fault is for, and when it happened |
 //! | [`session`] | [`expire_session`] and its witness |
 //! | [`mail_server`] | [`MailServer`]: an SMTP server that receives |
+//! | [`s3_server`] | [`S3Server`]: an S3-compatible server; stops or loses its Nth request |
 //! | [`tls`] | [`TlsFiles`]: certificates of a server with a secure port |
 //! | [`clock`] | the only place that may let time pass |
 //!
@@ -47,6 +48,7 @@ pub mod mail_server;
 mod ports;
 pub mod proxy;
 mod relay;
+pub mod s3_server;
 mod seen;
 pub mod server;
 pub mod session;
@@ -60,6 +62,7 @@ pub use ensemble::Ensemble;
 pub use faults::{Direction, Dropped, DroppedReply, DroppedRequest, Matcher, Witness};
 pub use mail_server::MailServer;
 pub use proxy::Proxy;
+pub use s3_server::{Moment, S3Server};
 pub use seen::SessionSeen;
 pub use server::Server;
 pub use session::{expire_session, session_is_gone};

@@ -1,0 +1,193 @@
+//! The making of a version: content first, then the inventory, then the garbage of other attempts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::TryStreamExt as _;
+use object_store::path::Path;
+use object_store::{ObjectStore as _, ObjectStoreExt as _, PutPayload, WriteMultipart};
+use tokio::io::AsyncReadExt as _;
+
+use super::S3;
+use super::inventory::{Entry, INVENTORY, Inventory};
+use super::told::told;
+use crate::digest::{Algorithm, Digest, Digests};
+use crate::outcome::{Cancel, Failure, Progress, Result};
+use crate::storage::disk::{failure, open_plain};
+use crate::storage::{Mode, StoreFile, StoreRequest, Stored, off_runtime, stop_if, verified};
+
+/// Files up to this are put at once, larger ones in parts of it.
+const PART: usize = 8 << 20;
+/// The longest key that S3 knows.
+const LONGEST_KEY: usize = 1024;
+
+impl S3 {
+    pub(super) async fn make(
+        &self,
+        request: &StoreRequest,
+        progress: &Progress,
+        cancel: &Cancel,
+    ) -> Result<Stored> {
+        let _turn = self.turns.take(&request.ark).await;
+        let before = self.head(&request.ark).await?;
+        let known = before.iter().flat_map(|head| &head.keys).find(|(_, key)| **key == request.key);
+        if let Some((&version, _)) = known {
+            let found = self.inventory(&request.ark, version).await?;
+            let lost = || Failure::fail(format!("{} has lost the inventory of v{version}", request.ark));
+            return self.stored(&found.ok_or_else(lost)?, true);
+        }
+        if before.is_none() && request.mode == Mode::Update {
+            return Err(Failure::fail(format!(
+                "{} is to be updated, but there is no such object; add it, or correct its identifier",
+                request.ark
+            )));
+        }
+        progress.expect(request.files.len() as u64, request.size());
+        let version = before.as_ref().map_or(0, |head| head.version) + 1;
+        let attempt = uuid::Uuid::new_v4().simple().to_string();
+        let place = self.version(&request.ark, version).join("content").join(attempt);
+        let files = match self.upload(request, before.as_ref(), &place, progress, cancel).await {
+            Ok(files) => files,
+            Err(why) => {
+                // Nothing refers to it yet. What cannot be removed costs space, no more.
+                let _ = self.remove(&place, &BTreeSet::new()).await;
+                return Err(why);
+            }
+        };
+        let mut keys = before.map(|head| head.keys).unwrap_or_default();
+        keys.insert(version, request.key.clone());
+        let inventory = Inventory {
+            id: request.ark.clone(),
+            version,
+            created: jiff::Timestamp::now().to_string(),
+            message: request.message.clone(),
+            user: request.user.clone(),
+            keys,
+            files,
+        };
+        self.commit(&inventory, &request.key).await?;
+        let mut ours: BTreeSet<Path> =
+            inventory.files.values().map(|entry| self.content(&request.ark, entry)).collect::<Result<_>>()?;
+        let directory = self.version(&request.ark, version);
+        ours.insert(directory.clone().join(INVENTORY));
+        let _ = self.remove(&directory, &ours).await;
+        self.stored(&inventory, false)
+    }
+
+    async fn upload(
+        &self,
+        request: &StoreRequest,
+        before: Option<&Inventory>,
+        place: &Path,
+        progress: &Progress,
+        cancel: &Cancel,
+    ) -> Result<BTreeMap<String, Entry>> {
+        let mut contents: BTreeMap<String, String> = before
+            .iter()
+            .flat_map(|head| head.files.values())
+            .map(|entry| (entry.sha512.clone(), entry.content.clone()))
+            .collect();
+        let below = self.object(&request.ark).as_ref().len() + 1;
+        let mut files = BTreeMap::new();
+        for file in &request.files {
+            let target = file.path.split('/').fold(place.clone(), Path::join);
+            if target.as_ref().len() > LONGEST_KEY {
+                let why = format!("`{}` makes a key of more than {LONGEST_KEY} bytes", file.path);
+                return Err(Failure::hopeless(why));
+            }
+            // Read before it is written, so that content which is there already is not sent.
+            let sha512 = self.read(file, None, progress, cancel).await?;
+            if !contents.contains_key(&sha512) {
+                let sent = self.read(file, Some(&target), progress, cancel).await?;
+                if sent != sha512 {
+                    return Err(Failure::fail(format!("`{}` changed while it was stored", file.path)));
+                }
+                contents.insert(sha512.clone(), target.as_ref()[below..].to_owned());
+            }
+            let content = contents.get(&sha512).cloned().unwrap_or_default();
+            let others = file.digests.iter().filter(|digest| digest.algorithm() != Algorithm::Sha512);
+            let fixity = others.map(|digest| (digest.algorithm().plain_name().into(), digest.hex().into()));
+            let entry = Entry { sha512, size: file.size, content, fixity: fixity.collect() };
+            files.insert(file.path.clone(), entry);
+            progress.add_file();
+        }
+        Ok(files)
+    }
+
+    /// Reads a source to its end, to a target if there is one; its sha-512, after everything was compared.
+    async fn read(
+        &self,
+        file: &StoreFile,
+        target: Option<&Path>,
+        progress: &Progress,
+        cancel: &Cancel,
+    ) -> Result<String> {
+        let at = |doing: &'static str| move |error| failure(doing, &file.source, &error);
+        let source = file.source.clone();
+        let opened =
+            off_runtime(move || open_plain(&source).map_err(|error| failure("open", &source, &error)));
+        let mut source = tokio::fs::File::from_std(opened.await?);
+        let mut digests = Digests::of(file.digests.iter().map(Digest::algorithm).chain([Algorithm::Sha512]));
+        let large = file.size > PART as u64;
+        let mut whole = Vec::new();
+        let mut parts = match target {
+            Some(target) if large => {
+                let upload = self.store.put_multipart(target).await.map_err(|error| told(target, &error))?;
+                Some((target, WriteMultipart::new_with_chunk_size(upload, PART)))
+            }
+            _ => None,
+        };
+        let mut buffer = vec![0; 256 << 10];
+        let outcome = async {
+            loop {
+                stop_if(cancel)?;
+                let count = source.read(&mut buffer).await.map_err(at("read"))?;
+                digests.update(&buffer[..count]);
+                // Content that is read twice is counted once.
+                if target.is_none() {
+                    progress.add_bytes(count as u64);
+                } else {
+                    progress.beat();
+                }
+                if count == 0 || digests.bytes() > file.size {
+                    return verified(file, digests);
+                }
+                match &mut parts {
+                    Some((target, parts)) => {
+                        parts.wait_for_capacity(4).await.map_err(|error| told(target, &error))?;
+                        parts.write(&buffer[..count]);
+                    }
+                    None if target.is_some() => whole.extend_from_slice(&buffer[..count]),
+                    None => {}
+                }
+            }
+        }
+        .await;
+        match (parts, target) {
+            (Some((target, parts)), _) => {
+                let done =
+                    if outcome.is_ok() { parts.finish().await.map(|_| ()) } else { parts.abort().await };
+                let sha512 = outcome?;
+                done.map_err(|error| told(target, &error)).map(|()| sha512)
+            }
+            (None, Some(target)) => {
+                let sha512 = outcome?;
+                self.store
+                    .put(target, PutPayload::from(whole))
+                    .await
+                    .map_err(|error| told(target, &error))?;
+                Ok(sha512)
+            }
+            (None, None) => outcome,
+        }
+    }
+
+    /// Removes all keys below a place but these.
+    async fn remove(&self, place: &Path, but: &BTreeSet<Path>) -> Result<()> {
+        let listed: Vec<_> =
+            self.store.list(Some(place)).try_collect().await.map_err(|error| told(place, &error))?;
+        for path in listed.into_iter().map(|meta| meta.location).filter(|path| !but.contains(path)) {
+            self.store.delete(&path).await.map_err(|error| told(&path, &error))?;
+        }
+        Ok(())
+    }
+}
