@@ -10,9 +10,10 @@
 //! a URL.
 //!
 //! Memory: a line (64 KiB at most), the problems (100 at most), and for an object manifest 16 bytes of hash
-//! and 4 of line number for every file name, to see a name twice; in a hash table with its slack that is
-//! about 45 MB for a million files (65 MB for the moment in which it grows). The three batch kinds keep
-//! nothing per row.
+//! and 4 of line number for every file name and every directory in them (a million directories at most), to
+//! see a name twice, or as a file and a directory; in a hash table with its slack that is about 45 MB for a
+//! million files in few directories (65 MB for the moment in which it grows), and twice as much where every file
+//! has a directory of its own. The three batch kinds keep nothing per row.
 //!
 //! **When things break.** A manifest that is wrong is [`Error::Corrupt`], with the places: no repetition helps,
 //! it has to be submitted again. A manifest that cannot be read (disk, network) is [`Error::Unreadable`] and

@@ -6,8 +6,8 @@
 //! | an S3-compatible bucket | [`s3`] |
 //! | a storage service over HTTP, by manifest hand-over | [`http`] |
 //!
-//! An object is known by its ARK, exactly as the caller writes it: bring it to one form first. It has
-//! versions 1, 2, … without gaps, each a whole state: the files of a request are all the files of the new
+//! An object is known by its ARK in the canonical form ([`Ark`](crate::ark::Ark) prints it): any other spelling of it
+//! is refused, so that one object is never kept as two. It has versions 1, 2, … without gaps, each a whole state: the files of a request are all the files of the new
 //! version, and a file of the version before that is not among them is not in the new one. Content that an
 //! earlier version holds already is kept once.
 //!
@@ -28,6 +28,7 @@ use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
+use crate::ark::{Ark, NotAnArk};
 use crate::digest::{Algorithm, Digest, Digests};
 use crate::outcome::{Cancel, Failure, Progress, Result};
 
@@ -194,7 +195,7 @@ impl StoreRequest {
     /// Refuses what no place could keep, with the problems of all files in one failure.
     fn check(&self) -> Result<()> {
         let mut problems = Vec::new();
-        problems.extend(check_line("the ARK", &self.ark).err());
+        problems.extend(canonical(&self.ark).err());
         problems.extend(check_line("the key", &self.key).err());
         if self.files.is_empty() {
             problems.push("there are no files to store".to_owned());
@@ -224,6 +225,17 @@ impl StoreRequest {
         }
         Err(Failure::hopeless(format!("{} cannot be stored: {}", self.ark, problems.join("; "))))
     }
+}
+
+/// Refuses an identifier that is no ARK, or one that is spelled otherwise than it is kept.
+fn check_ark(ark: &str) -> Result<()> {
+    canonical(ark).map_err(Failure::Fail)
+}
+
+fn canonical(text: &str) -> std::result::Result<(), String> {
+    let ark: Ark = text.parse().map_err(|error: NotAnArk| error.to_string())?;
+    let canonical = ark.to_string();
+    if canonical == text { Ok(()) } else { Err(format!("`{text}` is kept as {canonical}; ask for that")) }
 }
 
 fn check_line(what: &str, text: &str) -> std::result::Result<(), String> {

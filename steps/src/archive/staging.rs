@@ -222,6 +222,17 @@ mod tests {
     }
 
     #[test]
+    fn what_is_written_counts_and_not_what_was_announced() {
+        let dir = tempfile::tempdir().unwrap();
+        let limits = Limits { member: 999, ..Limits::default() };
+        let (progress, cancel) = (Progress::default(), Cancel::new());
+        let mut staging = Staging::beside(&dir.path().join("x"), &limits, 10, &progress, &cancel).unwrap();
+        assert_eq!(staging.file("fits", &mut [1; 999].as_slice()).unwrap(), 999);
+        let why = staging.file("big", &mut [1; 1000].as_slice()).unwrap_err().to_string();
+        assert!(why.contains("more than 999 bytes, the limit of one file"), "{why}");
+    }
+
+    #[test]
     fn an_archive_is_not_blamed_for_an_error_of_the_system() {
         // 5 is EIO.
         assert!(matches!(unreadable(&io::Error::from_raw_os_error(5)), Failure::Fail(_)));

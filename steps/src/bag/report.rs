@@ -34,7 +34,8 @@ pub enum Code {
     Missing,
     /// A listed file that is not there, and that `fetch.txt` says where to get.
     NotFetched,
-    /// A payload file, or a file of `fetch.txt`, that is not in the manifests.
+    /// A payload file, or a file of `fetch.txt`, that is not in the manifests, or a manifest that is not in a tag
+    /// manifest.
     NotListed,
     /// A link, device or the like.
     NotAFile,

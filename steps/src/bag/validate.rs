@@ -54,7 +54,7 @@ pub fn validate(dir: &Path, progress: &Progress, cancel: &Cancel) -> Result<BagR
     checks.payload_is_listed(&payload_lists, of_payload.len());
     checks.listed_is_present(&payload_lists, &report.fetch);
     checks.listed_is_present(&tag_lists, &[]);
-    checks.manifests_are_listed(&of_payload, &tag_lists, !of_tags.is_empty());
+    checks.manifests_are_listed(&of_payload, &of_tags);
     checks.fetch(&report.fetch, &payload_lists, of_payload.len());
     checks.oxum(&report);
 
@@ -166,10 +166,20 @@ impl Checks<'_> {
         }
     }
 
-    fn manifests_are_listed(&mut self, of_payload: &[&Manifest], tags: &Lists<'_>, any: bool) {
-        for manifest in of_payload.iter().filter(|manifest| any && !tags.contains_key(manifest.name.as_str()))
-        {
-            self.notes.warning(Code::NotListed, &manifest.name, "no tag manifest lists it");
+    /// RFC 8493, 2.2.1: each tag manifest MUST list every payload manifest, and SHOULD list the other tag files. A
+    /// payload manifest that one of them leaves out could be changed with its payload and nobody would see. Bags
+    /// before 1.0 were made under drafts that said less, so there it is a warning.
+    fn manifests_are_listed(&mut self, of_payload: &[&Manifest], of_tags: &[&Manifest]) {
+        for tags in of_tags {
+            let listed: HashSet<&str> = tags.rows.iter().map(|row| row.path.as_str()).collect();
+            for manifest in of_payload.iter().filter(|manifest| !listed.contains(manifest.name.as_str())) {
+                let why = format!("{} does not list it", tags.name);
+                if self.version >= Version::V1_0 {
+                    self.notes.problem(Code::NotListed, &manifest.name, why);
+                } else {
+                    self.notes.warning(Code::NotListed, &manifest.name, why);
+                }
+            }
         }
     }
 

@@ -125,12 +125,9 @@ fn name(text: &str, line: u64, names: Option<&mut Names>) -> Result<String, Stri
     if let Some(why) = names::fault(&name) {
         return Err(format!("the file name `{}` {why}", shown(&name)));
     }
-    match names.and_then(|names| names.insert(&name, line)) {
-        Some(before) => Err(format!(
-            "the file name `{}` is on line {before} already; give each file a name of its own",
-            shown(&name)
-        )),
-        None => Ok(name),
+    match names.map(|names| names.insert(&name, line)) {
+        Some(Err(clash)) => Err(format!("the file name `{}` {}", shown(&name), clash.why())),
+        _ => Ok(name),
     }
 }
 

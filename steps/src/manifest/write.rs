@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use super::columns::{Column, Kind};
 use super::encoding::{encode_local_ids, encode_name, encode_text, is_space};
 use super::header::{FIRST, LAST};
-use super::names::{self, Names};
+use super::names::{self, Clash, Names};
 use super::problems::shown;
 use super::{Limits, Row};
 
@@ -80,8 +80,16 @@ impl<W: Write> Writer<W> {
         if line.len() > most {
             return Err(refused(Column::Url, format!("the row is longer than {most} bytes")));
         }
-        if self.kind == Kind::Object && self.names.insert(&row.name, number).is_some() {
-            return Err(refused(Column::Name, format!("`{}` is there already", shown(&row.name))));
+        if self.kind == Kind::Object
+            && let Err(clash) = self.names.insert(&row.name, number)
+        {
+            let why = match clash {
+                Clash::Twice(_) => "is there already",
+                Clash::Directory(_) => "is a directory of another",
+                Clash::BelowFile(_) => "lies below a file",
+                Clash::TooManyDirectories => "makes too many directories",
+            };
+            return Err(refused(Column::Name, format!("`{}` {why}", shown(&row.name))));
         }
         self.out.write_all(line.trim_end_matches([' ', '|']).as_bytes())?;
         self.out.write_all(b"\n")?;

@@ -3,7 +3,8 @@
 //!
 //! [`Disk::default`] does what it is told. [`Disk::that_dies_at`] does so until its Nth operation; that one
 //! and all after it fail and do nothing, which leaves the files as a kill would. [`Disk::that_fails_at`]
-//! fails that one operation only, as a full disk does.
+//! fails that one operation only, as a full disk does. [`Disk::that_loses_power_at`] stops like a kill, and
+//! [`Disk::cut_power`] then takes back what was not synced.
 //!
 //! **When things break.** Errors are passed on as they come. Files and directories count as written only
 //! after their `sync`.
@@ -19,6 +20,12 @@ use rustix::fs::OFlags;
 
 use crate::outcome::Failure;
 
+mod power;
+
+use power::Power;
+
+pub use power::Loss;
+
 /// Changes files.
 #[derive(Debug, Clone, Default)]
 pub struct Disk(Option<Arc<Faults>>);
@@ -28,17 +35,41 @@ struct Faults {
     done: AtomicU64,
     at: u64,
     for_good: bool,
+    power: Option<Power>,
 }
 
 impl Disk {
     /// Stops for good at its Nth operation, counted from 1.
     pub fn that_dies_at(operation: u64) -> Self {
-        Self(Some(Arc::new(Faults { done: AtomicU64::new(0), at: operation, for_good: true })))
+        Self::faulty(operation, true, None)
     }
 
     /// Fails its Nth operation, counted from 1, and no other.
     pub fn that_fails_at(operation: u64) -> Self {
-        Self(Some(Arc::new(Faults { done: AtomicU64::new(0), at: operation, for_good: false })))
+        Self::faulty(operation, false, None)
+    }
+
+    /// Stops for good at its Nth operation, counted from 1, and keeps a record of what is not synced. What is removed
+    /// is put aside in a directory on the same file system.
+    pub fn that_loses_power_at(operation: u64, aside: &Path) -> Self {
+        Self::faulty(operation, true, Some(Power::new(aside)))
+    }
+
+    fn faulty(at: u64, for_good: bool, power: Option<Power>) -> Self {
+        Self(Some(Arc::new(Faults { done: AtomicU64::new(0), at, for_good, power })))
+    }
+
+    /// Leaves the files as they are found when the power is back.
+    pub fn cut_power(&self, loss: Loss) -> io::Result<()> {
+        self.power().map_or(Ok(()), |power| power.cut(loss))
+    }
+
+    fn power(&self) -> Option<&Power> {
+        self.0.as_ref()?.power.as_ref()
+    }
+
+    fn note(&self, note: impl FnOnce(&Power)) {
+        self.power().into_iter().for_each(note);
     }
 
     /// Whether the operation that was to fail has come.
@@ -59,7 +90,10 @@ impl Disk {
     pub(super) fn make_dir(&self, path: &Path) -> io::Result<bool> {
         self.step()?;
         match fs::create_dir(path) {
-            Ok(()) => Ok(true),
+            Ok(()) => {
+                self.note(|power| power.made(path));
+                Ok(true)
+            }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(false),
             Err(error) => Err(error),
         }
@@ -82,11 +116,24 @@ impl Disk {
     /// Makes a file that was not there, and syncs it.
     pub(super) fn write(&self, path: &Path, content: &[u8]) -> io::Result<()> {
         self.step()?;
-        let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+        let mut file = self.create(path)?;
         self.step()?;
         file.write_all(content)?;
         self.step()?;
-        file.sync_all()
+        self.sync_file(&file, path)
+    }
+
+    fn create(&self, path: &Path) -> io::Result<File> {
+        let file = OpenOptions::new().write(true).create_new(true).open(path)?;
+        self.note(|power| power.made(path));
+        self.note(|power| power.written(path));
+        Ok(file)
+    }
+
+    fn sync_file(&self, file: &File, path: &Path) -> io::Result<()> {
+        file.sync_all()?;
+        self.note(|power| power.file_synced(path));
+        Ok(())
     }
 
     /// Copies to a file that was not there, and syncs it. `each` sees every piece and says whether to go on;
@@ -98,36 +145,48 @@ impl Disk {
         mut each: impl FnMut(&[u8]) -> bool,
     ) -> io::Result<bool> {
         self.step()?;
-        let mut file = OpenOptions::new().write(true).create_new(true).open(to)?;
+        let mut file = self.create(to)?;
         self.step()?;
         let ended = read_pieces(from, |piece| {
             file.write_all(piece)?;
             Ok(each(piece))
         })?;
         self.step()?;
-        file.sync_all()?;
+        self.sync_file(&file, to)?;
         Ok(ended)
     }
 
     pub(super) fn sync_dir(&self, path: &Path) -> io::Result<()> {
         self.step()?;
-        File::open(path)?.sync_all()
+        File::open(path)?.sync_all()?;
+        self.note(|power| power.dir_synced(path));
+        Ok(())
     }
 
     pub(super) fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.step()?;
-        fs::rename(from, to)
+        match self.power() {
+            Some(power) => power.rename(from, to),
+            None => fs::rename(from, to),
+        }
     }
 
     pub(super) fn remove_file(&self, path: &Path) -> io::Result<()> {
         self.step()?;
-        fs::remove_file(path)
+        match self.power() {
+            Some(power) => power.remove(path),
+            None => fs::remove_file(path),
+        }
     }
 
     /// Removes a directory with all in it; one that is not there is as good.
     pub(super) fn remove_tree(&self, path: &Path) -> io::Result<()> {
         self.step()?;
-        match fs::remove_dir_all(path) {
+        let removed = match self.power() {
+            Some(power) => power.remove(path),
+            None => fs::remove_dir_all(path),
+        };
+        match removed {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
@@ -145,7 +204,11 @@ impl Disk {
             {
                 Err(error)
             }
-            _ => Ok(()),
+            Ok(()) => {
+                self.note(|power| power.removed_empty(path));
+                Ok(())
+            }
+            Err(_) => Ok(()),
         }
     }
 }

@@ -38,7 +38,7 @@ use serde::Deserialize;
 use url::Url;
 
 use super::content::checked;
-use super::{Audit, Content, Kept, Storage, StoreRequest, Stored, StoredManifest};
+use super::{Audit, Content, Kept, Storage, StoreRequest, Stored, StoredManifest, check_ark};
 use crate::digest::Digest;
 use crate::outcome::{Cancel, Failure, Progress, Result};
 
@@ -173,6 +173,7 @@ impl Storage for Http {
         version: Option<u32>,
     ) -> BoxFuture<'a, Result<Option<StoredManifest>>> {
         async move {
+            check_ark(ark)?;
             let number = version.map(|number| number.to_string());
             let query: Vec<_> = number.iter().map(|number| ("version", number.as_str())).collect();
             let Some(said) = self.get::<Manifest>(&["manifest", ark], &query).await? else { return Ok(None) };
@@ -213,6 +214,7 @@ impl Storage for Http {
 
     fn open<'a>(&'a self, ark: &'a str, version: u32, path: &'a str) -> BoxFuture<'a, Result<Content>> {
         async move {
+            check_ark(ark)?;
             let missing = || Failure::fail(format!("{ark} has no version {version} with a file `{path}`"));
             let mut manifest = self.manifest(ark, Some(version)).await?.ok_or_else(missing)?;
             let kept = manifest.files.remove(path).ok_or_else(missing)?;
@@ -228,7 +230,11 @@ impl Storage for Http {
         progress: &'a Progress,
         cancel: &'a Cancel,
     ) -> BoxFuture<'a, Result<Audit>> {
-        self.check(ark, progress, cancel).boxed()
+        async move {
+            check_ark(ark)?;
+            self.check(ark, progress, cancel).await
+        }
+        .boxed()
     }
 
     fn objects(&self) -> BoxStream<'_, Result<String>> {

@@ -36,7 +36,7 @@ use serde_json::json;
 
 use super::disk::{Disk, at, open_plain, read_pieces};
 use super::turns::Turns;
-use super::{Audit, Content, Kept, Storage, StoreRequest, Stored, StoredManifest, off_runtime, stop_if};
+use super::{Audit, Content, Kept, Storage, StoreRequest, Stored, StoredManifest, check_ark, off_runtime, stop_if};
 use crate::digest::{Algorithm, Digest, Digests};
 use crate::outcome::{Cancel, Failure, Progress, Result};
 
@@ -93,6 +93,7 @@ impl Ocfl {
 
     /// Repairs what a killed store of this object left. A store does so by itself.
     pub async fn recover(&self, ark: &str) -> Result<()> {
+        check_ark(ark)?;
         self.with_turn(ark, |repository, ark| {
             let place = repository.place(&ark);
             let _lock = place.lock()?;
@@ -122,7 +123,10 @@ impl Ocfl {
 impl Repository {
     fn prepare(&self) -> Result<()> {
         for directory in [&self.root, &self.staging] {
-            fs::create_dir_all(directory).map_err(at("make", directory))?;
+            // Synced from the first directory that is there: a root whose own name is lost is lost with all in it.
+            let whole = std::path::absolute(directory).map_err(at("find", directory))?;
+            let top = whole.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/"));
+            self.disk.make_dirs(top, &whole).map_err(at("make", directory))?;
         }
         let device = |path: &PathBuf| {
             let found = fs::metadata(path).map_err(at("look at", path))?;
@@ -313,12 +317,17 @@ impl Storage for Ocfl {
         version: Option<u32>,
     ) -> BoxFuture<'a, Result<Option<StoredManifest>>> {
         let (repository, ark) = (Arc::clone(&self.repository), ark.to_owned());
-        off_runtime(move || repository.manifest(&ark, version)).boxed()
+        async move {
+            check_ark(&ark)?;
+            off_runtime(move || repository.manifest(&ark, version)).await
+        }
+        .boxed()
     }
 
     fn open<'a>(&'a self, ark: &'a str, version: u32, path: &'a str) -> BoxFuture<'a, Result<Content>> {
         let (repository, ark, path) = (Arc::clone(&self.repository), ark.to_owned(), path.to_owned());
         async move {
+            check_ark(&ark)?;
             let name = format!("{ark} v{version} {path}");
             let (file, size, digest) = off_runtime(move || repository.find(&ark, version, &path)).await?;
             Ok(Content { size, digest: digest.clone(), stream: stream(file, digest, name) })
@@ -334,6 +343,7 @@ impl Storage for Ocfl {
     ) -> BoxFuture<'a, Result<Audit>> {
         let (progress, cancel) = (progress.clone(), cancel.clone());
         async move {
+            check_ark(ark)?;
             // Only the look at the object's root keeps stores waiting: versions never change.
             let work = |repository: Arc<Repository>, ark: String| audit::snapshot(&repository.place(&ark));
             let snapshot = self.with_turn(ark, work).await?;

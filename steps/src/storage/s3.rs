@@ -16,7 +16,9 @@
 //! answer to the commit is lost, the inventory is read back; if that fails too the store fails as "later",
 //! removes nothing, and finds its version when it is done again. Content that a killed attempt left stays
 //! until the version that it worked on is made by another, or for ever if that winner was killed in its
-//! turn: it costs space, and audits name it. The bucket has to support conditional puts.
+//! turn: it costs space, and audits name it. So do the parts of a large file whose upload was killed, which no
+//! listing shows: give the bucket a rule that aborts uploads that are days old. The bucket has to honour
+//! conditional puts; one that ignores the condition lets the later of two attempts win.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +33,7 @@ use object_store::{ObjectStore, ObjectStoreExt as _};
 
 use super::content::checked;
 use super::turns::Turns;
-use super::{Audit, Content, Kept, Storage, StoreRequest, Stored, StoredManifest};
+use super::{Audit, Content, Kept, Storage, StoreRequest, Stored, StoredManifest, check_ark};
 use crate::digest::{Algorithm, Digest};
 use crate::outcome::{Cancel, Failure, Progress, Result};
 
@@ -127,6 +129,7 @@ impl Storage for S3 {
         version: Option<u32>,
     ) -> BoxFuture<'a, Result<Option<StoredManifest>>> {
         async move {
+            check_ark(ark)?;
             let Some(head) = self.head(ark).await? else { return Ok(None) };
             let newest = head.version;
             let found = match version {
@@ -148,7 +151,11 @@ impl Storage for S3 {
     }
 
     fn open<'a>(&'a self, ark: &'a str, version: u32, path: &'a str) -> BoxFuture<'a, Result<Content>> {
-        self.find(ark, version, path).boxed()
+        async move {
+            check_ark(ark)?;
+            self.find(ark, version, path).await
+        }
+        .boxed()
     }
 
     fn audit<'a>(
@@ -157,7 +164,11 @@ impl Storage for S3 {
         progress: &'a Progress,
         cancel: &'a Cancel,
     ) -> BoxFuture<'a, Result<Audit>> {
-        self.check(ark, progress, cancel).boxed()
+        async move {
+            check_ark(ark)?;
+            self.check(ark, progress, cancel).await
+        }
+        .boxed()
     }
 
     fn objects(&self) -> BoxStream<'_, Result<String>> {

@@ -18,6 +18,19 @@ fn a_member_beyond_its_limit_is_refused_in_every_kind() {
 }
 
 #[test]
+fn a_member_of_a_tar_is_refused_by_what_its_header_says_before_a_byte_is_read() {
+    let limits = Limits { member: 999, ..Limits::default() };
+    // The header alone: there is no content that could be counted.
+    let mut content = tar(&[record(b"big", b'0', &[1; 1000])]);
+    content.truncate(512);
+    let desk = Desk::with("x", &content);
+    let progress = Progress::default();
+    let why = unpack(&desk.archive, &desk.into, &limits, &progress, &Cancel::new()).unwrap_err();
+    assert!(why.to_string().contains("it has 1000 bytes, and 999 are allowed in one file"), "{why}");
+    assert_eq!((progress.done(), desk.left()), ((0, 0), vec![]));
+}
+
+#[test]
 fn more_than_the_total_is_refused_in_every_kind() {
     let limits = Limits { total: 1500, ..Limits::default() };
     let records = tar(&[record(b"a", b'0', &[1; 1000]), record(b"b", b'0', &[1; 501])]);

@@ -148,6 +148,21 @@ fn two_files_of_one_object_have_two_names() {
 }
 
 #[test]
+fn a_file_of_an_object_is_not_a_directory_too() {
+    let rows = "http://a/1 | | | | | a/b/c\nhttp://a/2 | | | | | d\nhttp://a/3 | | | | | ./a/b";
+    let why = "`./a/b` is a directory of the name on line 4; it cannot be a file too";
+    assert_eq!(problem(manifest(Kind::Object, rows), why), (6, 22));
+    let rows = "http://a/1 | | | | | a%20b\nhttp://a/2 | | | | | a b/c/d";
+    let why = "`a b/c/d` lies below the file on line 4, which cannot be a directory too";
+    assert_eq!(problem(manifest(Kind::Object, rows), why), (5, 22));
+    let rows = "http://a/1 | | | | | a/b\nhttp://a/2 | | | | | a-b\nhttp://a/3 | | | | | a/c\nhttp://a/4 | | | | | b";
+    assert!(validate(manifest(Kind::Object, rows).as_bytes()).is_ok());
+    for kind in [Kind::Batch, Kind::ContainerBatch, Kind::SingleFileBatch] {
+        assert!(validate(manifest(kind, "http://a | | | | | a\nhttp://a | | | | | a/b").as_bytes()).is_ok());
+    }
+}
+
+#[test]
 fn a_name_is_seen_twice_even_if_its_row_has_another_fault() {
     let rows = "http://a/1 | | | x | | a\nhttp://a/2 | | | y | | a";
     let found = problems(manifest(Kind::Object, rows));

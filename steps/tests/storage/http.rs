@@ -274,3 +274,10 @@ async fn damaged_content_is_told() {
     assert!(read(&bench.http, 1, "d").await.unwrap_err().to_string().contains("damaged"));
     assert_eq!(problems(&bench.http).await.len(), 2);
 }
+
+#[tokio::test]
+async fn another_spelling_of_an_ark_is_refused() {
+    let bench = bench(&[]).await;
+    crate::objects::refuses_other_spellings(&bench.http, bench.work.path()).await;
+    assert_eq!(bench.posts(), 0);
+}

@@ -10,13 +10,13 @@ use ingest_steps::storage::{Storage as _, StoreRequest};
 use crate::objects::{ARK, contents, pairs, problems, request, store};
 use crate::ocfl::verdict;
 
-const FIRST: [(&str, &str); 3] = [("a", "one"), ("b/c", "two"), ("b/d", "one")];
-const SECOND: [(&str, &str); 3] = [("a", "one"), ("b/c", "new"), ("e/f", "two")];
+pub(crate) const FIRST: [(&str, &str); 3] = [("a", "one"), ("b/c", "two"), ("b/d", "one")];
+pub(crate) const SECOND: [(&str, &str); 3] = [("a", "one"), ("b/c", "new"), ("e/f", "two")];
 const THIRD: [(&str, &str); 1] = [("z", "last")];
 
 /// What is done after the fault, before the object is judged.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Then {
+pub(crate) enum Then {
     StoreAgain,
     StoreAnother,
     Recover,
@@ -51,7 +51,7 @@ async fn stop_everywhere(new: bool, disk: fn(u64) -> Disk, then: Then) -> u64 {
 }
 
 /// Right after the fault readers see the old object or the new one, whole.
-async fn judge_between(ocfl: &Ocfl, new: bool, place: &str) {
+pub(crate) async fn judge_between(ocfl: &Ocfl, new: bool, place: &str) {
     let Some(manifest) = ocfl.manifest(ARK, None).await.expect(place) else {
         assert!(new, "{place}: the object is gone");
         return;
@@ -62,7 +62,7 @@ async fn judge_between(ocfl: &Ocfl, new: bool, place: &str) {
     }
 }
 
-async fn repair_and_judge(
+pub(crate) async fn repair_and_judge(
     ocfl: &Ocfl,
     root: &Path,
     wanted: &StoreRequest,

@@ -6,4 +6,6 @@ mod http;
 mod kill;
 mod objects;
 mod ocfl;
+mod power;
 mod s3;
+mod s3_faults;

@@ -75,3 +75,22 @@ pub(crate) fn pairs(files: &[(&str, &str)]) -> Vec<(String, String)> {
 pub(crate) async fn problems(storage: &dyn Storage) -> Vec<String> {
     storage.audit(ARK, &Progress::default(), &Cancel::new()).await.unwrap().problems
 }
+
+/// Every call with an ARK that is written otherwise than it is kept is refused, and says how it is kept.
+pub(crate) async fn refuses_other_spellings(storage: &dyn Storage, work: &Path) {
+    for spelling in ["ark:99999/fk4abc", "ark:/99999/fk4-abc", "ARK:/99999/fk4abc"] {
+        let wanted = StoreRequest { ark: spelling.into(), ..request(work, "k", &[("a", "one")]) };
+        let (progress, cancel) = (Progress::default(), Cancel::new());
+        let refusals = [
+            store(storage, &wanted).await.unwrap_err(),
+            storage.manifest(spelling, None).await.unwrap_err(),
+            storage.open(spelling, 1, "a").await.unwrap_err(),
+            storage.audit(spelling, &progress, &cancel).await.unwrap_err(),
+        ];
+        for refused in refusals {
+            assert!(refused.to_string().contains("is kept as ark:/99999/fk4abc; ask for that"), "{refused}");
+        }
+    }
+    let wanted = StoreRequest { ark: "doi:10.1/x".into(), ..request(work, "k", &[("a", "one")]) };
+    assert!(store(storage, &wanted).await.unwrap_err().to_string().contains("is no ARK"));
+}

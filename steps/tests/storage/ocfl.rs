@@ -372,3 +372,10 @@ fn a_directory_that_is_no_root_is_refused() {
     let inside = Ocfl::open(&dir.path().join("r"), Some(&dir.path().join("r/staging"))).unwrap_err();
     assert!(inside.to_string().contains("name one outside"), "{inside}");
 }
+
+#[tokio::test]
+async fn another_spelling_of_an_ark_is_refused() {
+    let bench = Bench::new();
+    crate::objects::refuses_other_spellings(&bench.ocfl, &bench.work()).await;
+    assert_eq!(bench.ocfl.objects().collect::<Vec<_>>().await, []);
+}

@@ -20,7 +20,7 @@ use std::thread::{self, JoinHandle};
 use hyper::body::Incoming;
 use hyper::header::IF_NONE_MATCH;
 use hyper::server::conn::http1;
-use hyper::service::{Service as _, service_fn};
+use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use s3s::auth::SimpleAuth;
 use s3s::service::{S3Service, S3ServiceBuilder};
@@ -220,11 +220,9 @@ async fn answer(
 ) -> io::Result<s3s::HttpResponse> {
     let number = shared.seen.fetch_add(1, Ordering::SeqCst) + 1;
     shared.pass(number, Moment::Arrival).await?;
-    let turn = match request.headers().contains_key(IF_NONE_MATCH) {
-        true => Some(shared.conditional.lock().await),
-        false => None,
-    };
-    let answer = tokio::time::timeout(PATIENCE, service.call(request)).await;
+    let conditional = request.headers().contains_key(IF_NONE_MATCH);
+    let turn = if conditional { Some(shared.conditional.lock().await) } else { None };
+    let answer = tokio::time::timeout(PATIENCE, service.call(request.map(s3s::Body::from))).await;
     let answer = answer.map_err(io::Error::other)?.map_err(|error| io::Error::other(format!("{error:?}")))?;
     drop(turn);
     shared.pass(number, Moment::Answer).await?;

@@ -78,12 +78,13 @@ impl S3 {
         Ok(None)
     }
 
-    pub(super) async fn commit(&self, inventory: &Inventory, key: &str) -> Result<()> {
+    /// Puts the inventory where there is none. Whether the version is the one that it says, and not another's.
+    pub(super) async fn commit(&self, inventory: &Inventory, key: &str) -> Result<bool> {
         let path = self.version(&inventory.id, inventory.version).join(INVENTORY);
         let bytes = serde_json::to_vec_pretty(inventory)
             .map_err(|error| Failure::fail(format!("the inventory of {}: {error}", inventory.id)))?;
         let put = self.store.put_opts(&path, PutPayload::from(bytes), PutMode::Create.into()).await;
-        let Err(error) = put else { return Ok(()) };
+        let Err(error) = put else { return Ok(true) };
         // A put that was repeated on the wire finds itself; one whose answer was lost is found here too.
         let same = |found: &Inventory| {
             let contents =
@@ -92,11 +93,7 @@ impl S3 {
                 && contents(found) == contents(inventory)
         };
         match self.inventory(&inventory.id, inventory.version).await {
-            Ok(Some(found)) if same(&found) => Ok(()),
-            Ok(Some(_)) => Err(Failure::later(format!(
-                "{} has changed while its next version was made; it is tried again",
-                inventory.id
-            ))),
+            Ok(Some(found)) => Ok(same(&found)),
             _ => Err(told(&path, &error)),
         }
     }
@@ -125,12 +122,11 @@ mod tests {
             }
         };
         let ours = inventory("ours", "v1/content/x/a");
-        s3.commit(&ours, "ours").await.unwrap();
+        assert!(s3.commit(&ours, "ours").await.unwrap());
         // The answer was lost and the put repeated: it is the same commit.
-        s3.commit(&ours, "ours").await.unwrap();
+        assert!(s3.commit(&ours, "ours").await.unwrap());
         for (key, content) in [("theirs", "v1/content/x/a"), ("ours", "v1/content/y/a")] {
-            let late = s3.commit(&inventory(key, content), key).await.unwrap_err();
-            assert!(matches!(late, Failure::Later(_)), "{late}");
+            assert!(!s3.commit(&inventory(key, content), key).await.unwrap());
         }
         let kept = s3.inventory("ark:/1/2", 1).await.unwrap().unwrap();
         assert_eq!((&kept.keys[&1], &kept.files["a"].content), (&"ours".into(), &"v1/content/x/a".into()));

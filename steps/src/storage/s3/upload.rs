@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use futures::TryStreamExt as _;
+use futures::{StreamExt as _, TryStreamExt as _};
 use object_store::path::Path;
 use object_store::{ObjectStore as _, ObjectStoreExt as _, PutPayload, WriteMultipart};
 use tokio::io::AsyncReadExt as _;
@@ -64,7 +64,14 @@ impl S3 {
             keys,
             files,
         };
-        self.commit(&inventory, &request.key).await?;
+        if !self.commit(&inventory, &request.key).await? {
+            // Another was first, and nothing will ever refer to what was sent here.
+            let _ = self.remove(&place, &BTreeSet::new()).await;
+            return Err(Failure::later(format!(
+                "{} has changed while its next version was made; it is tried again",
+                request.ark
+            )));
+        }
         let mut ours: BTreeSet<Path> =
             inventory.files.values().map(|entry| self.content(&request.ark, entry)).collect::<Result<_>>()?;
         let directory = self.version(&request.ark, version);
@@ -183,11 +190,16 @@ impl S3 {
 
     /// Removes all keys below a place but these.
     async fn remove(&self, place: &Path, but: &BTreeSet<Path>) -> Result<()> {
-        let listed: Vec<_> =
-            self.store.list(Some(place)).try_collect().await.map_err(|error| told(place, &error))?;
-        for path in listed.into_iter().map(|meta| meta.location).filter(|path| !but.contains(path)) {
-            self.store.delete(&path).await.map_err(|error| told(&path, &error))?;
-        }
-        Ok(())
+        let listed: Vec<_> = self
+            .store
+            .list(Some(place))
+            .map_ok(|meta| meta.location)
+            .try_collect()
+            .await
+            .map_err(|error| told(place, &error))?;
+        let gone: Vec<_> = listed.into_iter().filter(|path| !but.contains(path)).map(Ok).collect();
+        // Many with one request.
+        let removed = self.store.delete_stream(futures::stream::iter(gone).boxed());
+        removed.try_for_each(|_| async { Ok(()) }).await.map_err(|error| told(place, &error))
     }
 }
