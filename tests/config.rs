@@ -138,7 +138,8 @@ fn every_example_is_right_once_its_comment_marks_are_gone() {
     let (sections, mut examples, mut absent) = (sections(), Vec::new(), 0);
     for section in &sections {
         if section.example {
-            let config = Config::read(&section.text()).unwrap_or_else(|why| panic!("{why}: {}", section.text()));
+            let config =
+                Config::read(&section.text()).unwrap_or_else(|why| panic!("{why}: {}", section.text()));
             examples.push((section.header.as_str(), config));
         }
         for line in &section.absent {
@@ -166,10 +167,15 @@ fn every_example_is_right_once_its_comment_marks_are_gone() {
 #[test]
 fn the_examples_have_the_defaults_where_there_are_any() {
     let of = |header: &str| {
-        let section = sections().into_iter().find(|section| section.example && section.header == header).unwrap();
-        let required = ["connect", "kind", "endpoint", "region", "bucket", "access_key", "secret_key", "base", "node"];
+        let section =
+            sections().into_iter().find(|section| section.example && section.header == header).unwrap();
+        let required =
+            ["connect", "kind", "endpoint", "region", "bucket", "access_key", "secret_key", "base", "node"];
         let required = [&required[..], &["url", "shoulder", "user", "password", "host"]].concat();
-        let least = section.lines.iter().filter(|line| required.iter().any(|key| line.starts_with(&format!("{key} = "))));
+        let least = section
+            .lines
+            .iter()
+            .filter(|line| required.iter().any(|key| line.starts_with(&format!("{key} = "))));
         let least = least.fold(header.to_owned(), |text, line| text + "\n" + line);
         (Config::read(&section.text()).unwrap(), Config::read(&least).unwrap())
     };
@@ -270,8 +276,7 @@ fn every_key_stands_in_the_file_and_on_the_page() {
         };
         let page = PAGE.split("\n## ").find(|part| {
             let title = part.lines().next().unwrap_or_default();
-            title.contains(&titled)
-                && kind.is_none_or(|kind| title.contains(&format!("`{kind}`")))
+            title.contains(&titled) && kind.is_none_or(|kind| title.contains(&format!("`{kind}`")))
         });
         for key in keys(header, kind) {
             // A table within the section, which has a header of its own.

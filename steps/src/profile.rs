@@ -362,7 +362,9 @@ files = 10
         let units = WHOLE.to_owned() + "file_bytes = '2 GiB'\nobject_bytes = 5";
         let limits = parse(&units).unwrap().limits;
         assert_eq!((limits.file_bytes, limits.object_bytes), (2 << 30, 5));
-        assert!(parse(&(WHOLE.to_owned() + "file_bytes = 'much'")).unwrap_err()[0].contains("`much` is no size"));
+        assert!(
+            parse(&(WHOLE.to_owned() + "file_bytes = 'much'")).unwrap_err()[0].contains("`much` is no size")
+        );
         assert!(profile.allows_host("a.Example.org.") && profile.allows_host("example.org"));
         assert!(!profile.allows_host("badexample.org") && !profile.allows_host("a.files.example.net"));
         let again: Profile = toml::from_str(&toml::to_string(&profile).unwrap()).unwrap();

@@ -142,10 +142,12 @@ impl Register {
         if let Some((spelled, known)) = self.known.get(&folded) {
             let spelled = spelled.as_deref().unwrap_or(&folded);
             return if spelled != path {
-                let only = if path.to_lowercase() == spelled.to_lowercase() {
+                let only = if path.nfc().eq(spelled.nfc()) {
+                    "in the way their letters are composed"
+                } else if path.to_lowercase() == spelled.to_lowercase() {
                     "in upper and lower case"
                 } else {
-                    "in the way their letters are composed"
+                    "in case and in the way their letters are composed"
                 };
                 Err(refused(member, format!("{path:?} and {spelled:?} differ only {only}")))
             } else if *known == Kind::Directory && kind == Kind::Directory {
@@ -175,7 +177,8 @@ impl Register {
 fn folded(path: &str) -> String {
     // Composed first: lower case is defined of letters, not of their parts. And composed again: lower case may
     // take a letter apart.
-    let lower = if is_nfc(path) { path.to_lowercase() } else { path.nfc().collect::<String>().to_lowercase() };
+    let lower =
+        if is_nfc(path) { path.to_lowercase() } else { path.nfc().collect::<String>().to_lowercase() };
     if is_nfc(&lower) { lower } else { lower.nfc().collect() }
 }
 

@@ -90,8 +90,7 @@ mod tests {
 
     #[test]
     fn keys_are_read_and_unknown_ones_refused() {
-        let text =
-            "allowed = ['10.0.0.0/8', 'files.example.org']\nstall = '90s'\nmax_bytes = '2 GiB'\nslowest = 100";
+        let text = "allowed = ['10.0.0.0/8', 'files.example.org']\nstall = '90s'\nmax_bytes = '2 GiB'\nslowest = 100";
         let rules: Rules = toml::from_str(text).unwrap();
         assert_eq!((rules.allowed.len(), rules.stall), (2, Duration::from_secs(90)));
         assert_eq!((rules.max_bytes, rules.slowest), (2 << 30, 100));

@@ -69,7 +69,9 @@ impl Disk {
     }
 
     fn note(&self, note: impl FnOnce(&Power)) {
-        self.power().into_iter().for_each(note);
+        if let Some(power) = self.power() {
+            note(power);
+        }
     }
 
     /// Whether the operation that was to fail has come.

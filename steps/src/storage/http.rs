@@ -22,8 +22,6 @@
 //! manifest that is not what was sent fails the job and names the difference. Answers are bounded in size,
 //! requests in time.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;

@@ -20,8 +20,6 @@
 //! listing shows: give the bucket a rule that aborts uploads that are days old. The bucket has to honour
 //! conditional puts; one that ignores the condition lets the later of two attempts win.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

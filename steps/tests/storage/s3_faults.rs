@@ -196,7 +196,10 @@ async fn a_bucket_that_is_not_there_is_told_as_that() {
     let [stored, looked, _] = answers(&elsewhere).await;
     for failure in [stored, looked] {
         let Failure::Fail(why) = failure else { panic!("{failure:?}") };
-        assert!(why.contains("NoSuchBucket") && why.contains("make the bucket, or correct `bucket`"), "{why}");
+        assert!(
+            why.contains("NoSuchBucket") && why.contains("make the bucket, or correct `bucket`"),
+            "{why}"
+        );
     }
 }
 

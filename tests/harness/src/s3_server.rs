@@ -85,9 +85,11 @@ impl fmt::Debug for S3Server {
 impl S3Server {
     /// Starts one whose bucket is empty.
     pub fn start() -> Self {
-        let root = tempfile::Builder::new().prefix("s3-").tempdir().expect("make a directory for an S3 server");
+        let root =
+            tempfile::Builder::new().prefix("s3-").tempdir().expect("make a directory for an S3 server");
         fs::create_dir(root.path().join(BUCKET)).expect("make a bucket");
-        let mut builder = S3ServiceBuilder::new(FileSystem::new(root.path()).expect("open the server's files"));
+        let mut builder =
+            S3ServiceBuilder::new(FileSystem::new(root.path()).expect("open the server's files"));
         builder.set_auth(SimpleAuth::from_single(ACCESS_KEY, SECRET_KEY));
         let service = builder.build();
         let plan = watch::Sender::new(Plan::default());
@@ -96,7 +98,8 @@ impl S3Server {
         let (ready, started) = mpsc::channel();
         let in_thread = Arc::clone(&shared);
         let thread = thread::Builder::new().name("s3".to_owned()).spawn(move || {
-            let runtime = Builder::new_current_thread().enable_all().build().expect("make the server's runtime");
+            let runtime =
+                Builder::new_current_thread().enable_all().build().expect("make the server's runtime");
             runtime.block_on(async {
                 let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("bind the S3 server");
                 // The receiver waits below; it cannot be gone.

@@ -11,21 +11,30 @@ const LONGEST: usize = 500;
 /// Sorts an error by what to do next, in the server's own words where it has any.
 pub(super) fn told(path: &Path, error: &Error) -> Failure {
     let text = error.to_string();
-    let what = match (element(&text, "Code"), element(&text, "Message")) {
-        (Some(code), message) => format!("{code}: {}{}", message.unwrap_or_default(), advice(code)),
-        (None, _) => text.chars().take(LONGEST).collect(),
+    let code = element(&text, "Code");
+    let advice = code.and_then(advice);
+    let what: String = match code {
+        None => text.chars().take(LONGEST).collect(),
+        Some(code) => {
+            let message = element(&text, "Message").filter(|message| !message.is_empty());
+            let parts = [Some(code), message, advice];
+            parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
+        }
     };
     let text = format!("{path} in the bucket: {what}");
-    match error {
-        Error::NotFound { .. }
-        | Error::InvalidPath { .. }
-        | Error::NotSupported { .. }
-        | Error::NotImplemented { .. }
-        | Error::PermissionDenied { .. }
-        | Error::Unauthenticated { .. }
-        | Error::UnknownConfigurationKey { .. } => Failure::Fail(text),
-        _ => Failure::Later(text),
-    }
+    // Of a listing the library tells no kind of error, only the words.
+    let for_good = advice.is_some()
+        || matches!(
+            error,
+            Error::NotFound { .. }
+                | Error::InvalidPath { .. }
+                | Error::NotSupported { .. }
+                | Error::NotImplemented { .. }
+                | Error::PermissionDenied { .. }
+                | Error::Unauthenticated { .. }
+                | Error::UnknownConfigurationKey { .. }
+        );
+    if for_good { Failure::Fail(text) } else { Failure::Later(text) }
 }
 
 /// Whether it is not the key that is missing, but the whole bucket.
@@ -40,14 +49,15 @@ fn element<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     (inside.len() <= LONGEST).then_some(inside)
 }
 
-fn advice(code: &str) -> &'static str {
+/// What a person has to do about it, where waiting does not help.
+fn advice(code: &str) -> Option<&'static str> {
     match code {
-        "NoSuchBucket" => "; make the bucket, or correct `bucket`",
+        "NoSuchBucket" => Some("make the bucket, or correct `bucket`"),
         "InvalidAccessKeyId" | "SignatureDoesNotMatch" | "NotSignedUp" => {
-            "; correct `access_key` and `secret_key`"
+            Some("correct `access_key` and `secret_key`")
         }
-        "AccessDenied" => "; let this access key read, write, list and delete in the bucket",
-        _ => "",
+        "AccessDenied" => Some("let this access key read, write, list and delete in the bucket"),
+        _ => None,
     }
 }
 
@@ -65,8 +75,16 @@ mod tests {
                     <StringToSign>AWS4 20200101</StringToSign></Error>";
         let Failure::Fail(text) = told(&Path::from("a/b"), &error(body)) else { panic!("it is for good") };
         let expected =
-            "a/b in the bucket: SignatureDoesNotMatch: They differ.; correct `access_key` and `secret_key`";
+            "a/b in the bucket: SignatureDoesNotMatch; They differ.; correct `access_key` and `secret_key`";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn a_listing_is_sorted_by_the_words_of_the_server() {
+        let listed = |body: &str| Error::Generic { store: "S3", source: format!("400: {body}").into() };
+        let sorted = |body: &str| told(&Path::from("a"), &listed(body));
+        assert!(matches!(sorted("<Code>AccessDenied</Code><Message></Message>"), Failure::Fail(_)));
+        assert_eq!(sorted("<Code>SlowDown</Code>"), Failure::Later("a in the bucket: SlowDown".into()));
     }
 
     #[test]

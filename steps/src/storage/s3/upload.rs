@@ -171,10 +171,14 @@ impl S3 {
         .await;
         match (parts, target) {
             (Some((target, parts)), _) => {
-                let done =
-                    if outcome.is_ok() { parts.finish().await.map(|_| ()) } else { parts.abort().await };
-                let sha512 = outcome?;
-                done.map_err(|error| told(target, &error)).map(|()| sha512)
+                match outcome {
+                    Ok(sha512) => self.complete(parts, target, file.size).await.map(|()| sha512),
+                    Err(why) => {
+                        // Parts that cannot be removed cost space, no more.
+                        let _ = parts.abort().await;
+                        Err(why)
+                    }
+                }
             }
             (None, Some(target)) => {
                 let sha512 = outcome?;
@@ -185,6 +189,16 @@ impl S3 {
                 Ok(sha512)
             }
             (None, None) => outcome,
+        }
+    }
+
+    /// Makes one of all parts. If the answer is lost and the request repeated, the server knows the upload no more; then
+    /// the object is there, whole, because only this attempt writes to its key.
+    async fn complete(&self, parts: WriteMultipart, target: &Path, size: u64) -> Result<()> {
+        let Err(error) = parts.finish().await else { return Ok(()) };
+        match self.store.head(target).await {
+            Ok(found) if found.size == size => Ok(()),
+            _ => Err(told(target, &error)),
         }
     }
 
