@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail by panicking")]
 
-//mod backends;
+mod backends;
 mod callback_service;
 mod every_kind;
 #[allow(dead_code, reason = "each suite uses its part of it")]

@@ -197,7 +197,7 @@ impl Drop for PublicFiles {
 impl PublicFiles {
     pub(crate) async fn start(root: PathBuf) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = Url::parse(&format!("http://{}/work/", listener.local_addr().unwrap())).unwrap();
+        let url = Url::parse(&format!("http://{}/", listener.local_addr().unwrap())).unwrap();
         let app = axum::Router::new().fallback(move |uri: axum::http::Uri| {
             let root = root.clone();
             async move {
