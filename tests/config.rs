@@ -229,8 +229,11 @@ fn the_examples_have_the_defaults_where_there_are_any() {
 fn keys(header: &str, kind: Option<&str>) -> Vec<String> {
     let kind = kind.map(|kind| format!("kind = '{kind}'\n")).unwrap_or_default();
     let error = Config::read(&format!("{header}\n{kind}no-such-key = 1")).unwrap_err();
-    let (_, expected) = error.split_once("expected ").unwrap_or_else(|| panic!("{header} {kind}: {error}"));
-    let keys: Vec<_> = expected.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+    let keys: Vec<_> = match (error.split_once("expected "), error.split_once("available keys: ")) {
+        (_, Some((_, keys))) => keys.split(", ").map(str::to_owned).collect(),
+        (Some((_, keys)), _) => keys.split('`').skip(1).step_by(2).map(str::to_owned).collect(),
+        (None, None) => panic!("{header} {kind}: {error}"),
+    };
     assert!(!keys.is_empty(), "{error}");
     keys
 }

@@ -10,17 +10,14 @@ use crate::kill::{FIRST, SECOND, Then, judge_between, repair_and_judge};
 use crate::objects::{ARK, contents, pairs, problems, request, store};
 use crate::ocfl::verdict;
 
-/// All that is tried at every operation. More directories than these have no unsynced change at one time.
-const LOSSES: [Loss; 9] = [
+/// All that is tried at every operation.
+const LOSSES: [Loss; 6] = [
     Loss::Everything,
     Loss::Renames,
     Loss::Contents,
     Loss::Directory(0),
     Loss::Directory(1),
-    Loss::Directory(2),
     Loss::Directory(3),
-    Loss::Directory(5),
-    Loss::Directory(8),
 ];
 
 /// Cuts the power at every operation of the store of the second version, or of the first; how many there were.
