@@ -84,7 +84,7 @@ mod tests {
 
     const POLICY: Policy = Policy {
         max_restarts: 3,
-        within: Duration::from_secs(60),
+        within: Duration::from_mins(1),
         backoff: Duration::from_secs(1),
         max_backoff: Duration::from_secs(3),
     };

@@ -28,6 +28,7 @@ mod redact;
 mod retry;
 mod rules;
 mod size;
+mod syncs;
 mod transfer;
 
 use std::path::{Path, PathBuf};
@@ -44,6 +45,7 @@ use self::ask::Turns;
 pub use self::redact::redacted;
 use self::retry::Retries;
 pub use self::rules::Rules;
+use self::syncs::Syncs;
 pub use self::transfer::Most;
 use crate::digest::{Algorithm, Digest};
 use crate::outcome::{Cancel, Failure, Progress, Result};
@@ -104,6 +106,7 @@ pub struct Fetcher {
     /// For our own public URL, whose address is not checked.
     own_client: Option<reqwest::Client>,
     turns: Turns,
+    syncs: Arc<Syncs>,
 }
 
 impl Fetcher {
@@ -119,7 +122,7 @@ impl Fetcher {
         let client = client(&rules, guarded)?;
         let own_client = rules.public_url.as_ref().map(|_| self::client(&rules, names)).transpose()?;
         let turns = Turns::new(rules.per_host, rules.per_node);
-        Ok(Self { rules, guard, client, own_client, turns })
+        Ok(Self { rules, guard, client, own_client, turns, syncs: Arc::default() })
     }
 
     pub fn rules(&self) -> &Rules {

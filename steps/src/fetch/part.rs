@@ -20,6 +20,7 @@ use reqwest::header::{ETAG, HeaderMap, LAST_MODIFIED};
 use tokio::sync::mpsc;
 
 use super::retry::Broken;
+use super::syncs::Syncs;
 use crate::digest::{Algorithm, Digest, Digests};
 use crate::outcome::{Cancel, Failure, Progress};
 
@@ -237,14 +238,14 @@ impl Part {
     }
 
     /// Gives the file its name, for good.
-    pub(super) fn finish(&mut self) -> Result<Vec<Digest>, Failure> {
+    pub(super) fn finish(&mut self, syncs: &Syncs) -> Result<Vec<Digest>, Failure> {
         self.file.sync_all().map_err(|error| disk("sync", &self.path, &error))?;
         std::fs::rename(&self.path, &self.to)
             .map_err(|error| disk("rename to its place", &self.to, &error))?;
         // Without its part the note says nothing; the next fetch would throw it away.
         let _ = std::fs::remove_file(&self.note_path);
         let dir = directory(&self.to);
-        File::open(dir).and_then(|dir| dir.sync_all()).map_err(|error| disk("sync", dir, &error))?;
+        syncs.sync(dir).map_err(|error| disk("sync", dir, &error))?;
         Ok(self.digests.clone().finish())
     }
 

@@ -166,9 +166,11 @@ impl Fetcher {
         } else if !with(part, move |part| part.is_whole(size)).await? {
             self.receive(wanted, most, part, progress, cancel).await?;
         }
-        let (digests, shown) = (wanted.digests.clone(), redacted(&wanted.url));
+        let (digests, shown, syncs) = (wanted.digests.clone(), redacted(&wanted.url), self.syncs.clone());
         with(part, move |part| {
-            let Some(why) = part.differs(size, &digests) else { return Ok((part.at(), part.finish()?)) };
+            let Some(why) = part.differs(size, &digests) else {
+                return Ok((part.at(), part.finish(&syncs)?));
+            };
             if part.is_continued() {
                 // Perhaps the pieces do not belong together: once more in one piece.
                 return Err(Broken::from_zero(why));

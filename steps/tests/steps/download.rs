@@ -304,3 +304,19 @@ async fn a_file_that_is_not_there_is_named_and_stops_the_others() {
     stage.fsck().await;
     tree.close().await;
 }
+
+#[tokio::test]
+async fn what_this_node_serves_itself_is_from_no_foreign_host() {
+    let tree = Tree::embedded();
+    let server = FileServer::start().await;
+    let stage = Stage::with(&tree.session().await, |settings| {
+        settings.fetch.allowed.clear();
+        settings.fetch.public_url = Some(server.url("/"));
+    })
+    .await;
+    stage.profile(|text| text.replace("[notify]", "allowed_hosts = [\"example.org\"]\n[notify]"));
+    let case = Case::new(&stage, &payload(PayloadKind::File, server.put("/a", *b"upload"), "a")).await;
+    assert_eq!(content(&case.whole().await.1), named(&[("a", b"upload")]));
+    stage.fsck().await;
+    tree.close().await;
+}

@@ -51,14 +51,8 @@ async fn s3_ezid_postgres_smtp_and_a_callback() {
         settings.mail.by = MailBy::Smtp(toml::from_str(&smtp).unwrap());
     })
     .await;
-    stage.profile(|text| {
-        let text = text.replacen(
-            "\n[notify]",
-            &format!("callback = \"{}\"\n\n[notify]\nqueued = true", callback.url),
-            1,
-        );
-        text
-    });
+    let notify = format!("callback = \"{}\"\n\n[notify]\nqueued = true", callback.url);
+    stage.profile(|text| text.replacen("\n[notify]", &notify, 1));
     let mut arks = Vec::new();
     for version in 1..=2 {
         let bid = submit(&stage, two(&server, &version.to_string())).await;

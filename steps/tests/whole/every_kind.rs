@@ -99,17 +99,15 @@ pub(crate) fn subjects(stage: &Stage) -> Vec<String> {
     mails.iter().filter_map(|(_, path)| subject(std::fs::read_to_string(path).unwrap())).collect()
 }
 
-async fn every_kind(session: &Session) {
-    let stage = Stage::new(session).await;
-    let server = FileServer::start().await;
-    let files: [(&str, &[u8]); 2] = [("one.txt", b"one"), ("dir/two.txt", b"two")];
+const FILES: [(&str, &[u8]); 2] = [("one.txt", b"one"), ("dir/two.txt", b"two")];
 
-    // One object each. The type is said for some and guessed for the others.
+/// One object each. The type is said for some and guessed for the others.
+async fn single_objects(stage: &Stage, server: &FileServer) -> usize {
     let objects = [
         (server.put("/letter.pdf", b"%PDF".to_vec()), Some("file"), vec!["letter.pdf"]),
-        (server.put("/kept.zip", zip(&files)), Some("file"), vec!["kept.zip"]),
-        (server.put("/a.zip", zip(&files)), Some("container"), vec!["dir/two.txt", "one.txt"]),
-        (server.put("/a.tar.gz", tar_gz(&files)), None, vec!["dir/two.txt", "one.txt"]),
+        (server.put("/kept.zip", zip(&FILES)), Some("file"), vec!["kept.zip"]),
+        (server.put("/a.zip", zip(&FILES)), Some("container"), vec!["dir/two.txt", "one.txt"]),
+        (server.put("/a.tar.gz", tar_gz(&FILES)), None, vec!["dir/two.txt", "one.txt"]),
         (
             server.put("/bag.zip", bag(b"Dear all")),
             Some("container"),
@@ -121,8 +119,8 @@ async fn every_kind(session: &Session) {
                 manifest(
                     Kind::Object,
                     &[
-                        file_row(&server, "/o/1", b"first", "first.txt"),
-                        file_row(&server, "/o/2", b"second", "sub/second.txt"),
+                        file_row(server, "/o/1", b"first", "first.txt"),
+                        file_row(server, "/o/2", b"second", "sub/second.txt"),
                     ],
                 ),
             ),
@@ -132,15 +130,15 @@ async fn every_kind(session: &Session) {
     ];
     let mut count = 0;
     for (url, kind, expected) in objects {
-        let bid = submit(&stage, submission(&url, kind)).await;
+        let bid = submit(stage, submission(&url, kind)).await;
         assert_eq!(
-            walk(&stage, bid).await,
+            walk(stage, bid).await,
             Told::Sent(BatchState::Completed),
             "{url}: {:?}",
-            why(&stage, bid).await
+            why(stage, bid).await
         );
-        let ark = completed(&stage, bid, 1).await.remove(0);
-        let found = stored(&stage, &ark).await;
+        let ark = completed(stage, bid, 1).await.remove(0);
+        let found = stored(stage, &ark).await;
         assert_eq!(producer(&found), expected, "{url}");
         let erc = found.iter().find(|(path, _)| path == "system/mrt-erc.txt").unwrap();
         let erc = String::from_utf8(erc.1.clone()).unwrap();
@@ -151,17 +149,22 @@ async fn every_kind(session: &Session) {
         count += 1;
     }
 
-    // An object in each row.
+    count
+}
+
+/// An object in each row.
+async fn batches(stage: &Stage, server: &FileServer) -> usize {
+    let mut count = 0;
     let inner = |number: u32| {
         let path = format!("/inner/{number}");
-        manifest(Kind::Object, &[file_row(&server, &path, path.as_bytes(), "inner.txt")])
+        manifest(Kind::Object, &[file_row(server, &path, path.as_bytes(), "inner.txt")])
     };
-    let batches = [
+    let kinds = [
         (Kind::Batch, vec![inner(1).into_bytes(), inner(2).into_bytes()], "inner.txt"),
         (Kind::ContainerBatch, vec![zip(&[("x", b"1")]), zip(&[("x", b"2")])], "x"),
         (Kind::SingleFileBatch, vec![b"1".to_vec(), b"2".to_vec()], "name-0"),
     ];
-    for (kind, payloads, first) in batches {
+    for (kind, payloads, first) in kinds {
         let profile = kind.profile_name();
         let rows: Vec<_> = payloads
             .iter()
@@ -169,7 +172,7 @@ async fn every_kind(session: &Session) {
             .map(|(n, content)| {
                 let name = format!("name-{n}");
                 row(
-                    &server,
+                    server,
                     &format!("/{profile}/{n}"),
                     content,
                     &name,
@@ -178,15 +181,15 @@ async fn every_kind(session: &Session) {
             })
             .collect();
         let url = server.put(&format!("/{profile}.checkm"), manifest(kind, &rows));
-        let bid = submit(&stage, submission(&url, None)).await;
+        let bid = submit(stage, submission(&url, None)).await;
         assert_eq!(
-            walk(&stage, bid).await,
+            walk(stage, bid).await,
             Told::Sent(BatchState::Completed),
             "{profile}: {:?}",
-            why(&stage, bid).await
+            why(stage, bid).await
         );
-        let arks = completed(&stage, bid, 2).await;
-        assert_eq!(producer(&stored(&stage, &arks[0]).await), [first], "{profile}");
+        let arks = completed(stage, bid, 2).await;
+        assert_eq!(producer(&stored(stage, &arks[0]).await), [first], "{profile}");
         let inventory = stage.services.inventory.clone().unwrap();
         for local_id in [format!("{profile}:0"), format!("old:{profile}:0")] {
             assert_eq!(inventory.find(OWNER, &local_id).await.unwrap().as_ref(), Some(&arks[0]));
@@ -194,22 +197,33 @@ async fn every_kind(session: &Session) {
         count += 2;
     }
 
-    // Inline, as texts and as objects.
-    let inline = json!([
+    count
+}
+
+/// Inline, as texts and as objects.
+async fn inline(stage: &Stage, server: &FileServer) -> usize {
+    let rows = json!([
         format!("{} inline:1", server.put("/inline/1.txt", b"one".to_vec())),
-        { "url": server.put("/inline/2.zip", zip(&files)), "local_id": ["inline:2"] },
+        { "url": server.put("/inline/2.zip", zip(&FILES)), "local_id": ["inline:2"] },
     ]);
     let bid = submit(
-        &stage,
+        stage,
         ingest_queue::nodes::Submission {
             payload_url: None,
-            manifest: Some(inline),
+            manifest: Some(rows),
             ..submission(&server.url("/"), None)
         },
     )
     .await;
-    assert_eq!(walk(&stage, bid).await, Told::Sent(BatchState::Completed), "{:?}", why(&stage, bid).await);
-    count += completed(&stage, bid, 2).await.len();
+    assert_eq!(walk(stage, bid).await, Told::Sent(BatchState::Completed), "{:?}", why(stage, bid).await);
+    completed(stage, bid, 2).await.len()
+}
+
+async fn every_kind(session: &Session) {
+    let (stage, server) = (Stage::new(session).await, FileServer::start().await);
+    let count = single_objects(&stage, &server).await
+        + batches(&stage, &server).await
+        + inline(&stage, &server).await;
     all_is_well(&stage, count).await;
     assert!(
         subjects(&stage).iter().all(|subject| subject.starts_with("Ingest: OK")),

@@ -79,8 +79,8 @@ pub(crate) async fn work(stage: &Stage, bid: Bid) -> bool {
     let (progress, cancel) = (Progress::default(), Cancel::new());
     let mut moved = false;
     for jid in jobs(stage, bid, BatchList::Processing).await {
-        let state = stage.status(jid).await.status;
-        if state == JobState::Provisioning || (state == JobState::Recording && !record::is_ours(services)) {
+        let found = stage.status(jid).await.status;
+        if found == JobState::Provisioning || (found == JobState::Recording && !record::is_ours(services)) {
             continue;
         }
         let mut lease = stage.take(jid).await;

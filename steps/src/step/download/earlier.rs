@@ -99,6 +99,10 @@ impl Earlier {
         self.0.iter().find_map(|attempt| {
             let kept =
                 attempt.container.as_ref().filter(|kept| kept.unpacked && archive.is(&kept.archive))?;
+            // The archive is gone: what was not compared then cannot be compared now.
+            if !archive.digests.iter().all(|announced| kept.archive.digests.contains(announced)) {
+                return None;
+            }
             let members = attempt.records.values().filter(|record| is_member(record)).collect();
             Some((attempt, kept, members))
         })

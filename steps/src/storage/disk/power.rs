@@ -122,13 +122,13 @@ impl Power {
         };
         let forgetful = forgetful.map(Path::to_owned);
         while let Some(one) = unsynced.pop() {
-            let lost = match loss {
+            let gone = match loss {
                 Loss::Everything => true,
                 Loss::Renames => matches!(one.change, Change::Renamed(..)),
                 Loss::Contents => matches!(one.change, Change::Content),
                 Loss::Directory(_) => forgetful.is_some() && one.directory() == forgetful.as_deref(),
             };
-            if !lost {
+            if !gone {
                 continue;
             }
             if let Change::Renamed(from, _) = &one.change {
