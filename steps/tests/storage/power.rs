@@ -11,13 +11,14 @@ use crate::objects::{ARK, contents, pairs, problems, request, store};
 use crate::ocfl::verdict;
 
 /// All that is tried at every operation.
-const LOSSES: [Loss; 6] = [
+const LOSSES: [Loss; 7] = [
     Loss::Everything,
     Loss::Renames,
     Loss::Contents,
     Loss::Directory(0),
-    Loss::Directory(1),
-    Loss::Directory(3),
+    Loss::One(0),
+    Loss::One(1),
+    Loss::One(2),
 ];
 
 /// Cuts the power at every operation of the store of the second version, or of the first; how many there were.

@@ -20,6 +20,8 @@ pub enum Loss {
     Contents,
     /// The directory with the Nth-last change has forgotten all of its own, the others have not.
     Directory(usize),
+    /// The Nth-last change alone, although later ones last: nothing but a sync keeps an order.
+    One(usize),
 }
 
 #[derive(Debug)]
@@ -121,12 +123,14 @@ impl Power {
             _ => None,
         };
         let forgetful = forgetful.map(Path::to_owned);
-        while let Some(one) = unsynced.pop() {
+        for number in 0.. {
+            let Some(one) = unsynced.pop() else { break };
             let gone = match loss {
                 Loss::Everything => true,
                 Loss::Renames => matches!(one.change, Change::Renamed(..)),
                 Loss::Contents => matches!(one.change, Change::Content),
                 Loss::Directory(_) => forgetful.is_some() && one.directory() == forgetful.as_deref(),
+                Loss::One(lost) => lost == number,
             };
             if !gone {
                 continue;
@@ -163,6 +167,8 @@ fn undo(one: &Unsynced) -> io::Result<()> {
             fs::rename(path, from)?;
             over.as_ref().map_or(Ok(()), |over| fs::rename(over, path))
         }
+        // Something new has its name, and with it the removal has lasted.
+        Change::Removed(_) if path.exists() => Ok(()),
         Change::Removed(Some(kept)) => fs::rename(kept, path),
         Change::Removed(None) => fs::create_dir(path),
     }
