@@ -26,6 +26,7 @@ use crate::profile::{Profile, Profiles};
 use crate::provision::{self, FileSystem, Provision};
 use crate::report::Sender;
 use crate::settings::{self, Settings};
+use crate::step::admit::Freed;
 use crate::storage::Storage;
 use crate::storage::http::Http;
 use crate::storage::ocfl::Ocfl;
@@ -39,6 +40,8 @@ pub struct Services {
     pub fetcher: Arc<Fetcher>,
     pub work: WorkDir,
     pub provision: Arc<dyn Provision>,
+    /// Poked when space is freed; whoever gives out room waits for it.
+    pub freed: Freed,
     pub storages: BTreeMap<String, Arc<dyn Storage>>,
     pub minters: BTreeMap<String, Arc<dyn Minter>>,
     /// Absent: an outside service owns `recording`.
@@ -81,6 +84,7 @@ impl Services {
             settings: Arc::new(settings),
             work,
             provision,
+            freed: Freed::default(),
             storages,
             minters,
             inventory,

@@ -9,6 +9,8 @@
 //! taken meanwhile makes a new directory, which is not on the list; all that it can lose is an old attempt to adopt
 //! from, and then it fetches.
 //!
+//! Whoever waits for room is told of every byte that is freed ([`Services::freed`]).
+//!
 //! **When things break.** What cannot be removed is logged and left for the next time. What is gone already is no
 //! failure. A tree that does not answer ends the walk, and nothing is removed that it was not asked about.
 
@@ -48,21 +50,29 @@ impl Removed {
 /// Removes all directories of a job: it is completed or deleted, and that is committed.
 pub async fn job(services: &Services, bid: Bid, jid: Jid) -> Result<Removed> {
     let work = services.work.clone();
-    blocking("cleaning up", move || {
+    let removing = blocking("cleaning up", move || {
         let removed = remove(&work, bid, jid, |_| true, &Progress::default(), &Cancel::new())?;
         remove_empty(&work.job(bid, jid));
         Ok(removed)
-    })
-    .await
+    });
+    told(services, removing.await)
+}
+
+/// Wakes whoever waits for room, if there is more of it.
+fn told(services: &Services, removed: Result<Removed>) -> Result<Removed> {
+    if removed.as_ref().is_ok_and(|removed| removed.bytes > 0) {
+        services.freed.poke();
+    }
+    removed
 }
 
 /// Removes the directories of the attempts before the one that counts, which is committed.
 pub async fn attempts_before(services: &Services, bid: Bid, jid: Jid, counts: u32) -> Result<Removed> {
     let work = services.work.clone();
-    blocking("cleaning up", move || {
+    let removing = blocking("cleaning up", move || {
         remove(&work, bid, jid, |attempt| attempt.number < counts, &Progress::default(), &Cancel::new())
-    })
-    .await
+    });
+    told(services, removing.await)
 }
 
 /// Removes what no job of the tree needs any more and what is older than `work.keep_leftovers`.
@@ -97,7 +107,7 @@ pub async fn leftovers(
                 }
                 Ok(removed)
             });
-            removed.add(cleaned.await?);
+            removed.add(told(services, cleaned.await)?);
         }
         // Jobs of a batch that is there may be about to make their directories.
         if queue.session().exists(map::batch(bid)).await.map_err(Error::from)?.is_none() {

@@ -10,6 +10,7 @@ use ingest_queue::nodes::Work;
 use ingest_queue::states::JobState;
 use ingest_steps::outcome::{Cancel, Progress};
 use ingest_steps::payload::PayloadKind;
+use ingest_steps::step::admit::{self, Woken};
 use ingest_steps::step::clean::{self, Removed};
 
 use crate::download::payload;
@@ -64,6 +65,38 @@ async fn a_job_that_is_done_leaves_nothing_and_an_attempt_that_counts_stays() {
     assert!(!stage.services.work.job(bid, jid).exists());
     assert_eq!(clean::job(&stage.services, bid, jid).await.unwrap(), Removed::default());
     assert_eq!(attempts(&stage, bid, Jid::new(3)), [3, 2, 1]);
+    tree.close().await;
+}
+
+#[tokio::test]
+async fn whoever_waits_for_room_is_told_of_what_was_freed() {
+    let tree = Tree::embedded();
+    let stage = stage(&tree, Duration::ZERO).await;
+    let woken = async || {
+        let (freed, long) = (&stage.services.freed, Duration::from_hours(1));
+        let stop = Cancel::new();
+        // Nothing was said so far: only a word that is kept already comes before the stop.
+        stop.cancel();
+        let soon = Cancel::new();
+        tokio::select! {
+            biased;
+            woken = admit::next_look(freed, long, &soon) => woken,
+            woken = admit::next_look(freed, long, &stop) => woken,
+        }
+    };
+    let (bid, jid) = (Bid::new(1), Jid::new(2));
+    assert_eq!(woken().await, Woken::Stopped);
+    for clean_up in ["attempts", "job", "leftovers"] {
+        fill(&stage, bid, jid, 1);
+        match clean_up {
+            "attempts" => drop(clean::attempts_before(&stage.services, bid, jid, 3).await.unwrap()),
+            "job" => drop(clean::job(&stage.services, bid, jid).await.unwrap()),
+            _ => drop(leftovers(&stage).await),
+        }
+        assert_eq!(woken().await, Woken::Freed, "{clean_up}");
+    }
+    clean::job(&stage.services, bid, jid).await.unwrap();
+    assert_eq!(woken().await, Woken::Stopped, "nothing was freed");
     tree.close().await;
 }
 
