@@ -6,10 +6,10 @@
 //! | an S3-compatible bucket | [`s3`] |
 //! | a storage service over HTTP, by manifest hand-over | [`http`] |
 //!
-//! An object is known by its ARK in the canonical form ([`Ark`](crate::ark::Ark) prints it): any other spelling of it
-//! is refused, so that one object is never kept as two. It has versions 1, 2, … without gaps, each a whole state: the files of a request are all the files of the new
-//! version, and a file of the version before that is not among them is not in the new one. Content that an
-//! earlier version holds already is kept once.
+//! An object is known by its ARK in the canonical form ([`Ark`] prints it): any other spelling of it is refused,
+//! so that one object is never kept as two. It has versions 1, 2, … without gaps, each a whole state: the files
+//! of a request are all the files of the new version, and a file of the version before that is not among them
+//! is not in the new one. Content that an earlier version holds already is kept once.
 //!
 //! A store is done once per key. The key is kept with the version that it made; a request with a key that
 //! the object knows answers with that version, reads none of its files and changes nothing, even where the

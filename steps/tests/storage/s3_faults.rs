@@ -144,8 +144,12 @@ async fn nodes_that_store_one_object_at_once_make_a_version_each() {
     const NODES: usize = 6;
     let (work, server) = (tempfile::tempdir().unwrap(), S3Server::start());
     let names: Vec<_> = (0..NODES).map(|node| format!("of node {node}")).collect();
-    let stores = names.iter().enumerate().map(|(number, name)| {
-        let wanted = request(work.path(), &format!("key {number}"), &[("same", "same"), ("own", name)]);
+    // All files lie there before the first node reads one.
+    let wanted = names.iter().enumerate().map(|(number, name)| {
+        request(work.path(), &format!("key {number}"), &[("same", "same"), ("own", name)])
+    });
+    let wanted: Vec<_> = wanted.collect();
+    let stores = wanted.into_iter().map(|wanted| {
         let node = connect(&server);
         tokio::spawn(async move { patiently(&node, &wanted).await.map(|stored| stored.version) })
     });

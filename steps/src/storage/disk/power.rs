@@ -130,7 +130,7 @@ impl Power {
                 Loss::Renames => matches!(one.change, Change::Renamed(..)),
                 Loss::Contents => matches!(one.change, Change::Content),
                 Loss::Directory(_) => forgetful.is_some() && one.directory() == forgetful.as_deref(),
-                Loss::One(lost) => lost == number,
+                Loss::One(nth) => nth == number,
             };
             if !gone {
                 continue;
