@@ -161,7 +161,7 @@ fn every_example_is_right_once_its_comment_marks_are_gone() {
             "[mail.by.smtp]"
         ]
     );
-    assert_eq!(absent, 2, "work.quota and storage.default.staging");
+    assert_eq!(absent, 3, "work.quota, fetch.ca and storage.default.staging");
 }
 
 #[test]
