@@ -90,7 +90,7 @@ struct Counts {
 
 impl Progress {
     /// How much there is to do, as far as it is known.
-    pub fn expect(&self, files: u64, bytes: u64) {
+    pub fn announce(&self, files: u64, bytes: u64) {
         self.0.all_files.store(files, Ordering::Relaxed);
         self.0.all_bytes.store(bytes, Ordering::Relaxed);
     }
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn everything_that_is_counted_is_a_beat() {
         let progress = Progress::default();
-        progress.expect(2, 30);
+        progress.announce(2, 30);
         progress.add_bytes(10);
         progress.clone().add_file();
         progress.beat();

@@ -37,7 +37,7 @@ fn check_together(members: &[Member], staging: &Staging<'_>) -> Result<()> {
     let total = members.iter().fold(0_u64, |sum, member| sum.saturating_add(member.size));
     staging.announced(total)?;
     let files = members.iter().filter(|member| !member.name.directory).count();
-    staging.progress.expect(files as u64, total);
+    staging.progress.announce(files as u64, total);
     Ok(())
 }
 

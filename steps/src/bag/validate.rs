@@ -60,7 +60,7 @@ pub fn validate(dir: &Path, progress: &Progress, cancel: &Cancel) -> Result<BagR
 
     let lists = || payload_lists.iter().chain(&tag_lists);
     let there = lists().filter_map(|(path, _)| found.get(*path));
-    progress.expect(there.clone().count() as u64, there.sum());
+    progress.announce(there.clone().count() as u64, there.sum());
     for (path, listed) in lists().filter(|(path, _)| found.contains_key(**path)) {
         compare(dir, path, listed, &mut notes, progress, cancel)?;
     }

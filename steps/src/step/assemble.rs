@@ -180,7 +180,7 @@ pub async fn run(
         Failure::fail(format!("version {} of {} is not stored any more", wanted.version, wanted.ark))
     })?;
     let bytes = manifest.files.values().map(|file| file.size).sum();
-    progress.expect(manifest.files.len() as u64, bytes);
+    progress.announce(manifest.files.len() as u64, bytes);
     let name = new_name(size, aid);
     let path = services.settings.access.dir.join(&name);
     let writer = Writer::start(&path);

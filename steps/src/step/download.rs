@@ -66,7 +66,7 @@ pub async fn run(task: &mut Task<'_>, services: &Services) -> Result<Change> {
 async fn file(site: &Site<'_>, payload: &Payload) -> Result<Vec<FileRecord>> {
     let name = names::tidy(&payload.name)?;
     let item = Item::of(payload, format!("producer/{name}"), &name);
-    site.progress.expect(1, payload.size.unwrap_or(0));
+    site.progress.announce(1, payload.size.unwrap_or(0));
     files::fetch_all(site, vec![item], &Room::of(&site.profile.limits, 0)).await
 }
 

@@ -80,7 +80,7 @@ async fn estimate(task: &Task<'_>, services: &Services) -> Result<Estimate> {
     match payload.kind {
         PayloadKind::File | PayloadKind::Container => {
             let factor = if payload.kind == PayloadKind::Container { PACKED } else { 1 };
-            task.progress.expect(1, 0);
+            task.progress.announce(1, 0);
             let asked = Asked { task, services, silent: Mutex::default() };
             let size = match payload.size {
                 Some(size) => Some(size),
@@ -129,7 +129,7 @@ async fn of_manifest(task: &Task<'_>, services: &Services, payload: &Payload) ->
         rows_of(&to, u64::MAX)
     });
     let rows = rows.await.map_err(|failure| failure.during("the manifest"))?.unwrap_or_default();
-    task.progress.expect(rows.len() as u64, 0);
+    task.progress.announce(rows.len() as u64, 0);
     let at_once = services.settings.estimating.at_once.max(1);
     let mut sizes = stream::iter(&rows).map(|row| asked.size_of(row)).buffer_unordered(at_once);
     let mut estimate = Estimate { bytes: fetched.size, ..Estimate::default() };

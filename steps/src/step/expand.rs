@@ -3,7 +3,7 @@
 //! The payload is one object (a file, a container, an object manifest) or a manifest with an object in each row.
 //! A manifest is fetched to the disk, checked whole, frozen in the tree, and then read row by row: it is never
 //! in memory as a whole. What is frozen is the manifest's own bytes, or, for what is no batch manifest, a list
-//! of rows ([`frozen`]).
+//! of rows (see `frozen`).
 //!
 //! Answers [`Expansion`]. After [`Expansion::Held`] and [`Expansion::Failed`] the lease is given back; after
 //! the others, and after a [`Failure`], it is the caller's.
@@ -161,7 +161,7 @@ impl Scene<'_> {
         };
         if begun.done {
             reach(self.progress, begun.total);
-            self.progress.expect(begun.total, 0);
+            self.progress.announce(begun.total, 0);
             return Ok(Expansion::Done { jobs: begun.total });
         }
         if let Err(failure) = manifest.make_dir().await {
@@ -210,7 +210,7 @@ impl Scene<'_> {
         from: u64,
         total: u64,
     ) -> Result<Expansion> {
-        self.progress.expect(total, 0);
+        self.progress.announce(total, 0);
         reach(self.progress, from);
         let maker = Maker::new(self.submission, self.profile, total == 1)?;
         let at_once = self.services.settings.expanding.rows_at_once.max(1);

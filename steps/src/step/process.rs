@@ -1,8 +1,8 @@
 //! `processing`: the object gets its identifier and the files that describe it, and is stored.
 //!
-//! 1. [`identify`]: the identifier that its local ids have, or the given one, or a new one, written into the
+//! 1. `identify`: the identifier that its local ids have, or the given one, or a new one, written into the
 //!    tree at once.
-//! 2. [`system`]: the system files and the storage manifest, in this attempt's own directory.
+//! 2. `system`: the system files and the storage manifest, in this attempt's own directory.
 //! 3. Under the storage lock of the object: the version is stored, with a key that all attempts share, and what
 //!    the storage answers is compared with what was sent, file by file.
 //! 4. `/jobs/JID/inventory` says what was stored; then a minted identifier is published.

@@ -49,7 +49,7 @@ async fn fetch(site: &Site<'_>, bag: &Bag, members: &[FileRecord]) -> Result<Vec
     }
     let here = members.iter().map(|record| record.size).sum();
     let bytes = files::judge(site.profile, &items, here)?;
-    site.progress.expect((members.len() + items.len()) as u64, bytes);
+    site.progress.announce((members.len() + items.len()) as u64, bytes);
     files::fetch_all(site, items, &Room::of(limits, bytes)).await
 }
 

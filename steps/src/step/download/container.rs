@@ -63,7 +63,7 @@ pub(super) async fn bring(site: &Site<'_>, payload: &Payload) -> Result<Vec<File
     let name = tidy(&payload.name)?;
     let name = name.rsplit('/').next().unwrap_or(&name);
     let archive = Item::of(payload, format!("{DIR}/{name}"), name);
-    site.progress.expect(1, payload.size.unwrap_or(0));
+    site.progress.announce(1, payload.size.unwrap_or(0));
     let mut members = match adopt(site, &archive).await? {
         Some(members) => members,
         None => fetch_and_unpack(site, &archive).await?,

@@ -33,7 +33,7 @@ pub(super) async fn bring(site: &Site<'_>, payload: &Payload) -> Result<Vec<File
     })?;
     let items = items(site, &rows)?;
     let bytes = files::judge(site.profile, &items, 0)?;
-    site.progress.expect(items.len() as u64 + 1, bytes.saturating_add(manifest.size));
+    site.progress.announce(items.len() as u64 + 1, bytes.saturating_add(manifest.size));
     let mut records = files::fetch_all(site, items, &Room::of(&site.profile.limits, bytes)).await?;
     records.push(manifest);
     Ok(records)

@@ -193,7 +193,7 @@ fn read_contents(
     }
     let paths = truth.manifest.iter().flat_map(|(hex, paths)| paths.iter().map(move |path| (path, hex)));
     let paths: BTreeMap<&String, &String> = paths.collect();
-    progress.expect(paths.len() as u64, 0);
+    progress.announce(paths.len() as u64, 0);
     for (path, hex) in paths {
         stop_if(cancel)?;
         let mut expected = fixity.remove(path.as_str()).unwrap_or_default();

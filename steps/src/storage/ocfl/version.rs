@@ -39,7 +39,7 @@ impl Repository {
                 request.ark
             )));
         }
-        progress.expect(request.files.len() as u64, request.size());
+        progress.announce(request.files.len() as u64, request.size());
         let made = self.make(&place, before.as_ref(), request, progress, cancel);
         if made.is_err() {
             // What cannot be cleared now is cleared by the next store.

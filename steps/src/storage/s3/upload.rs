@@ -41,7 +41,7 @@ impl S3 {
                 request.ark
             )));
         }
-        progress.expect(request.files.len() as u64, request.size());
+        progress.announce(request.files.len() as u64, request.size());
         let version = before.as_ref().map_or(0, |head| head.version) + 1;
         let attempt = uuid::Uuid::new_v4().simple().to_string();
         let place = self.version(&request.ark, version).join("content").join(attempt);
