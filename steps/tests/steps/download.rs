@@ -246,7 +246,10 @@ async fn names_that_clash_are_refused_before_anything_is_fetched() {
     let text = manifest(&[(url.clone(), None, None, "a/b"), (url.clone(), None, None, "a")]);
     let clash = payload(PayloadKind::ObjectManifest, server.put("/m", text), "m");
     let (failure, dir) = Case::new(&stage, &clash).await.fails().await;
-    assert!(matches!(&failure, Failure::Hopeless(why) if why.contains("`a` is a file, and")), "{failure}");
+    assert!(
+        matches!(&failure, Failure::Hopeless(why) if why.contains("`a` is a directory of the name on line 6; it cannot be a file too")),
+        "{failure}"
+    );
     assert_eq!((server.asked("/a").len(), content(&dir)), (0, Vec::new()));
     // Here case matters.
     let text = manifest(&[(url.clone(), None, None, "README"), (url, None, None, "readme")]);
