@@ -5,3 +5,4 @@
 
 pub mod restart;
 pub mod restart_log;
+pub mod settings;

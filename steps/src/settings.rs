@@ -69,11 +69,15 @@ pub struct Work {
     /// Directories that no job of the tree has any more are removed when they are so old.
     #[serde(with = "humantime_serde")]
     pub keep_leftovers: Duration,
+    /// Jobs whose files are on the disk of a node that has been away for so long begin anew elsewhere.
+    #[serde(with = "humantime_serde")]
+    pub node_grace: Duration,
 }
 
 impl Default for Work {
     fn default() -> Self {
-        Self { dir: "data/work".into(), quota: None, keep_leftovers: Duration::from_hours(24) }
+        let (keep_leftovers, node_grace) = (Duration::from_hours(24), Duration::from_mins(10));
+        Self { dir: "data/work".into(), quota: None, keep_leftovers, node_grace }
     }
 }
 
