@@ -1,8 +1,48 @@
 //! The supervision tree: who starts whom, what happens when one dies, and what is written about it.
 //!
-//! The actors themselves are not in here yet. What is: when one that died is started again ([`restart`]), and the
-//! log that operators read about it ([`restart_log`]). This crate may not know of HTTP or the command line.
+//! | to find | look in |
+//! |---|---|
+//! | starting, watching and ending a node | [`node`] |
+//! | the tree, in its order, and who stands on whom | [`root`] |
+//! | what its actors share | [`house`] |
+//! | the session and what ends with it | `session` |
+//! | events that become messages | `watcher` |
+//! | batches | `batches`, `batch` |
+//! | jobs: pools, workers, handing over | `pools`, `pool`, `worker`, `provisioner`, `bench` |
+//! | who works on what | [`desk`] |
+//! | access items | `access` |
+//! | stalls and other things that are due | `timekeeper` |
+//! | what is tidied up | `janitor` |
+//! | what a worker does with a job | [`work`] |
+//! | how actors die, and what of that is written down | [`crash`], [`restart`], [`restart_log`] |
+//! | what can be set | [`settings`] |
+//!
+//! Every actor has the same order: what it is told, what it knows, its handlers, its parts. This crate may not know of
+//! HTTP or the command line.
 
+mod access;
+mod batch;
+mod batches;
+mod bench;
+mod committer;
+pub mod crash;
+pub mod desk;
+mod feeds;
+pub mod gate;
+pub mod house;
+mod janitor;
+pub mod node;
+mod pool;
+mod pools;
+mod provisioner;
+pub mod registrar;
+mod release;
 pub mod restart;
 pub mod restart_log;
+pub mod root;
+mod session;
 pub mod settings;
+mod timekeeper;
+mod watcher;
+pub mod work;
+mod worker;

@@ -1,4 +1,4 @@
-//! When a child that died is started again: after a growing pause, and not for ever.
+//! When a child that died is started again: at once, then after a growing pause, and not for ever.
 //!
 //! Pure: whoever uses it says what time it is and rolls the dice. A child that has lived longer than `within`
 //! begins anew; one that dies more than `max_restarts` times in `within` is given up, and its parent decides.
@@ -17,7 +17,7 @@ pub struct Policy {
     pub max_restarts: u32,
     #[serde(with = "humantime_serde")]
     pub within: Duration,
-    /// The pause before the first restart; it doubles with each that follows at once.
+    /// The first restart is made at once. This is the pause before the second; it doubles with each.
     #[serde(with = "humantime_serde")]
     pub backoff: Duration,
     #[serde(with = "humantime_serde")]
@@ -72,7 +72,10 @@ impl Restarts {
         if count > self.policy.max_restarts {
             return Verdict::GiveUp { count };
         }
-        let doubled = self.policy.backoff.saturating_mul(1 << (count - 1).min(20));
+        if count == 1 {
+            return Verdict::Again { count, after: Duration::ZERO };
+        }
+        let doubled = self.policy.backoff.saturating_mul(1 << (count - 2).min(20));
         let whole = doubled.min(self.policy.max_backoff);
         Verdict::Again { count, after: whole.mul_f64(1.0 - chance.clamp(0.0, 1.0) / 2.0) }
     }
@@ -83,7 +86,7 @@ mod tests {
     use super::*;
 
     const POLICY: Policy = Policy {
-        max_restarts: 3,
+        max_restarts: 4,
         within: Duration::from_mins(1),
         backoff: Duration::from_secs(1),
         max_backoff: Duration::from_secs(3),
@@ -97,10 +100,11 @@ mod tests {
     fn the_pause_doubles_up_to_its_bound_and_then_it_is_given_up() {
         let mut restarts = Restarts::new(POLICY);
         let now = Instant::now();
-        assert_eq!(restarts.died(now, 0.0), again(1, 1));
-        assert_eq!(restarts.died(now, 0.0), again(2, 2));
-        assert_eq!(restarts.died(now, 0.0), again(3, 3));
-        assert_eq!(restarts.died(now, 0.0), Verdict::GiveUp { count: 4 });
+        assert_eq!(restarts.died(now, 0.0), again(1, 0));
+        assert_eq!(restarts.died(now, 0.0), again(2, 1));
+        assert_eq!(restarts.died(now, 0.0), again(3, 2));
+        assert_eq!(restarts.died(now, 0.0), again(4, 3));
+        assert_eq!(restarts.died(now, 0.0), Verdict::GiveUp { count: 5 });
     }
 
     #[test]
@@ -109,17 +113,21 @@ mod tests {
         let start = Instant::now();
         for minute in 0..10 {
             let now = start + Duration::from_mins(minute);
-            assert_eq!(restarts.died(now, 0.0), again(1, 1), "minute {minute}");
+            assert_eq!(restarts.died(now, 0.0), again(1, 0), "minute {minute}");
         }
         let just_before = start + Duration::from_mins(10) - Duration::from_millis(1);
-        assert_eq!(restarts.died(just_before, 0.0), again(2, 2));
+        assert_eq!(restarts.died(just_before, 0.0), again(2, 1));
     }
 
     #[test]
     fn chance_shortens_by_a_half_at_most() {
-        let after = |chance| match Restarts::new(POLICY).died(Instant::now(), chance) {
-            Verdict::Again { after, .. } => after,
-            Verdict::GiveUp { .. } => unreachable!("it died once"),
+        let after = |chance| {
+            let mut restarts = Restarts::new(POLICY);
+            restarts.died(Instant::now(), chance);
+            match restarts.died(Instant::now(), chance) {
+                Verdict::Again { after, .. } => after,
+                Verdict::GiveUp { .. } => unreachable!("it died twice"),
+            }
         };
         assert_eq!(after(1.0), Duration::from_millis(500));
         assert_eq!(after(7.0), Duration::from_millis(500));

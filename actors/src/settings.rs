@@ -7,7 +7,7 @@ use std::time::Duration;
 use ingest_queue::committer::Together;
 use ingest_queue::dialect::Dialect;
 use ingest_queue::index;
-use ingest_queue::states::JobState;
+use ingest_queue::states::{JobState, States as _};
 use serde::Deserialize;
 
 use crate::restart::Policy;
@@ -108,6 +108,15 @@ impl Pools {
             (JobState::Recording, self.recording),
             (JobState::Notify, self.notify),
         ])
+    }
+
+    /// One of them by its name.
+    pub fn named(&self, name: &str) -> Option<Pool> {
+        match name {
+            "access_small" => Some(self.access_small),
+            "access_large" => Some(self.access_large),
+            name => JobState::from_name(name).and_then(|state| self.of_jobs().get(&state).copied()),
+        }
     }
 
     /// How many workers all of them have.

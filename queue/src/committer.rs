@@ -14,10 +14,9 @@
 
 use std::sync::Arc;
 
-use futures::stream::{FuturesUnordered, StreamExt};
 use ingest_store::recipes::look;
 use ingest_store::{Error, Kind, Op, Result, Session};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
 
 /// A multi holds at most this many operations and bytes.
 pub const MAX_OPS: usize = 1_000;
@@ -121,11 +120,25 @@ struct Waiting {
 }
 
 impl Committer {
-    pub fn start(session: Session, together: Together) -> Self {
+    /// The way in, and the other end of it: nothing is committed until somebody serves.
+    pub fn new(session: Session, together: Together) -> (Self, Serving) {
         let (sender, waiting) = mpsc::channel(session.limits().max_requests.max(1));
         let counts = Arc::<Counts>::default();
-        tokio::spawn(run(session, together, waiting, counts.clone()));
-        Self { sender, counts }
+        let serving = Serving {
+            session,
+            units: together.units.max(1),
+            slots: Arc::new(Semaphore::new(together.in_flight.clamp(1, Semaphore::MAX_PERMITS))),
+            waiting: Arc::new(Mutex::new(Receiving { waiting, first: None })),
+            counts: counts.clone(),
+        };
+        (Self { sender, counts }, serving)
+    }
+
+    /// A committer that serves itself.
+    pub fn start(session: Session, together: Together) -> Self {
+        let (committer, serving) = Self::new(session, together);
+        tokio::spawn(async move { serving.run().await });
+        committer
     }
 
     /// Commits a plan, together with what else is ready. An error's index counts from the plan's first
@@ -144,36 +157,50 @@ impl Committer {
     }
 }
 
-async fn run(
+/// The end of a committer that gathers and sends. Clones are the same; one of them serves at a time.
+#[derive(Debug, Clone)]
+pub struct Serving {
     session: Session,
-    together: Together,
-    mut waiting: mpsc::Receiver<Waiting>,
+    units: usize,
+    /// One for each multi that may be under way.
+    slots: Arc<Semaphore>,
+    waiting: Arc<Mutex<Receiving>>,
     counts: Arc<Counts>,
-) {
-    let mut under_way = FuturesUnordered::new();
-    // The first plan of the next multi, if the last one had no room for it.
-    let mut left_over = None;
-    loop {
-        while under_way.len() < together.in_flight.max(1) {
-            let Some(first) = left_over.take().or_else(|| waiting.try_recv().ok()) else { break };
+}
+
+#[derive(Debug)]
+struct Receiving {
+    waiting: mpsc::Receiver<Waiting>,
+    /// The first plan of the next multi.
+    first: Option<Waiting>,
+}
+
+impl Serving {
+    /// Serves until the last way in is gone. Whoever gives this up in the middle loses nothing: what was sent is
+    /// answered, and what waits is sent by the next who serves.
+    pub async fn run(&self) {
+        let mut receiving = self.waiting.lock().await;
+        loop {
+            // Nobody closes it.
+            let Ok(slot) = self.slots.clone().acquire_owned().await else { return };
+            if receiving.first.is_none() {
+                receiving.first = receiving.waiting.recv().await;
+            }
             // The answer to one multi wakes many who have their next plan ready at once: they go first.
             for _ in 0..TURNS {
                 tokio::task::yield_now().await;
             }
-            let (group, rest) = gather(first, &mut waiting, together.units.max(1));
-            left_over = rest;
-            counts.add(group.len());
-            under_way.push(commit_group(&session, group));
-        }
-        tokio::select! {
-            Some(()) = under_way.next() => {}
-            first = waiting.recv(), if under_way.len() < together.in_flight.max(1) => match first {
-                Some(first) => left_over = Some(first),
-                None => break,
-            },
+            let Some(first) = receiving.first.take() else { return };
+            let (group, rest) = gather(first, &mut receiving.waiting, self.units);
+            receiving.first = rest;
+            self.counts.add(group.len());
+            let session = self.session.clone();
+            tokio::spawn(async move {
+                commit_group(&session, group).await;
+                drop(slot);
+            });
         }
     }
-    while under_way.next().await.is_some() {}
 }
 
 fn gather(

@@ -29,6 +29,7 @@ use tokio::time::Instant;
 use crate::ids::Jid;
 use crate::map::QueueRef;
 use crate::states::JobState;
+pub use rank::rank_of;
 use rank::Ranks;
 use waiting::{Aside, Place, Slot, Waiting, Why};
 
@@ -347,6 +348,12 @@ impl Index {
     /// Whether anybody is in line, though it may be another node's turn.
     pub fn has_line(&self, state: JobState) -> bool {
         self.states.get(&state).is_some_and(Waiting::has_line)
+    }
+
+    /// All that are in line, by priority and then in their places.
+    pub fn line(&self, state: JobState) -> Vec<QueueRef> {
+        let Some(waiting) = self.states.get(&state) else { return Vec::new() };
+        waiting.line().map(|(jid, priority)| QueueRef::new(state, priority, jid)).collect()
     }
 
     /// Whether the ref is there, as far as is known here.

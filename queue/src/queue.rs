@@ -16,7 +16,7 @@ use ingest_store::recipes::{settle, shard};
 use ingest_store::{Kind, Session, Stat};
 use parking_lot::Mutex;
 
-use crate::committer::{Committer, Counts, Together};
+use crate::committer::{Committer, Counts, Serving, Together};
 use crate::date::{Clock, Date};
 use crate::dialect::Dialect;
 use crate::error::{Error, Result};
@@ -77,25 +77,40 @@ pub struct Queue {
 impl Queue {
     /// Takes part in the queue of this tree, and makes the directories that it lacks.
     pub async fn open(session: &Session, settings: Settings, clock: Clock) -> Result<Self> {
-        for dir in map::directories(settings.dialect) {
-            settle(session, || session.make_dirs(&dir)).await.answer?;
-        }
+        Self::make_directories(session, settings.dialect).await?;
         Ok(Self::on(session, settings, clock))
     }
 
     /// The same on a tree that is known to have its directories.
     pub fn on(session: &Session, settings: Settings, clock: Clock) -> Self {
-        Self {
+        let (queue, serving) = Self::with_committer(session, settings, clock);
+        tokio::spawn(async move { serving.run().await });
+        queue
+    }
+
+    /// The same, with a committer that somebody else lets serve: without one, commits wait.
+    pub fn with_committer(session: &Session, settings: Settings, clock: Clock) -> (Self, Serving) {
+        let (committer, serving) = Committer::new(session.clone(), settings.together);
+        let queue = Self {
             session: session.clone(),
             locks: LockTable::new(session),
-            committer: Committer::start(session.clone(), settings.together),
+            committer,
             clock,
             settings: Arc::new(settings),
             holds: Arc::default(),
             known: Arc::default(),
             pen: uuid::Uuid::new_v4().simple().to_string()[..PEN].to_owned(),
             commits: Arc::default(),
+        };
+        (queue, serving)
+    }
+
+    /// Makes the directories that a tree lacks.
+    pub async fn make_directories(session: &Session, dialect: Dialect) -> Result<()> {
+        for dir in map::directories(dialect) {
+            settle(session, || session.make_dirs(&dir)).await.answer?;
         }
+        Ok(())
     }
 
     pub fn session(&self) -> &Session {

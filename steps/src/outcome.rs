@@ -75,6 +75,24 @@ impl From<ingest_queue::error::Error> for Failure {
     }
 }
 
+tokio::task_local! {
+    /// Kept by everything that a step runs on threads of its own, which go on when the step is dropped: whoever
+    /// sets it knows by it when the step has really ended.
+    pub static BUSY: Arc<dyn std::any::Any + Send + Sync>;
+}
+
+/// Runs work that blocks on a thread of its own. The step that it is for has not ended before it has.
+pub(crate) fn on_a_thread<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> tokio::task::JoinHandle<T> {
+    let busy = BUSY.try_with(Arc::clone).ok();
+    tokio::task::spawn_blocking(move || {
+        let answer = work();
+        drop(busy);
+        answer
+    })
+}
+
 /// How far a step has come. Clones are the same; whoever judges stalls looks at [`Progress::beats`].
 #[derive(Debug, Clone, Default)]
 pub struct Progress(Arc<Counts>);

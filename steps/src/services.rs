@@ -58,12 +58,7 @@ impl Services {
     pub async fn open(settings: Settings, session: &Session, node: &str) -> Result<Self> {
         let (dir, node) = (settings.work.dir.clone(), node.to_owned());
         let work = blocking("work", move || WorkDir::open(&dir, &node)).await?;
-        let room = provision::Settings {
-            max_used: settings.provisioning.max_used,
-            quota: settings.work.quota,
-            reserve_after: settings.provisioning.reserve_after,
-        };
-        let provision = Arc::new(FileSystem::new(work.root(), room));
+        let provision = Arc::new(FileSystem::new(work.root(), room(&settings)));
         let mut storages = BTreeMap::new();
         for (name, storage) in &settings.storage {
             let section = format!("storage.{name}");
@@ -99,6 +94,13 @@ impl Services {
         Ok(Self { minters: open_minters(&self.settings, session).await?, ..self.clone() })
     }
 
+    /// The same services with other settings, as far as they need not be opened anew: thresholds and bounds of the
+    /// steps, and who gets room.
+    pub fn with_settings(&self, settings: Settings) -> Self {
+        let provision = Arc::new(FileSystem::new(self.work.root(), room(&settings)));
+        Self { settings: Arc::new(settings), provision, ..self.clone() }
+    }
+
     /// A profile as it is now, or why there is none.
     pub fn profile(&self, name: &str) -> Result<Profile> {
         let profiles = self.profiles.read().clone();
@@ -111,6 +113,14 @@ impl Services {
 
     pub fn minter_of(&self, profile: &Profile) -> Result<&Arc<dyn Minter>> {
         chosen(&self.minters, "minter", &profile.minter, &profile.name)
+    }
+}
+
+fn room(settings: &Settings) -> provision::Settings {
+    provision::Settings {
+        max_used: settings.provisioning.max_used,
+        quota: settings.work.quota,
+        reserve_after: settings.provisioning.reserve_after,
     }
 }
 
@@ -133,7 +143,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
     what: &str,
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    match tokio::task::spawn_blocking(work).await {
+    match crate::outcome::on_a_thread(work).await {
         Ok(answer) => answer,
         Err(error) => Err(Failure::fail(format!("{what} ended without an answer: {error}"))),
     }

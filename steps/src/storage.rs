@@ -265,7 +265,7 @@ fn check_path(path: &str) -> std::result::Result<(), String> {
 
 /// Runs blocking work off the runtime. A panic in it is a failure of the job, not of the node.
 async fn off_runtime<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    match tokio::task::spawn_blocking(work).await {
+    match crate::outcome::on_a_thread(work).await {
         Ok(result) => result,
         Err(error) => Err(Failure::fail(format!("the storage's work ended without an answer: {error}"))),
     }

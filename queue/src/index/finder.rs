@@ -150,6 +150,22 @@ impl Finder {
         }
     }
 
+    /// Waits until somebody joins the line of a state, for those who look at all that wait at once. One who
+    /// joined before the call may be told of now. `false` when the finder has ended.
+    pub async fn arrival(&self, state: JobState) -> bool {
+        let Some(waiters) = self.shared.waiters.get(&state) else { return false };
+        if self.shared.held.lock().ended.is_some() {
+            return false;
+        }
+        waiters.notified().await;
+        self.shared.held.lock().ended.is_none()
+    }
+
+    /// All that are in line, in their order.
+    pub fn line(&self, state: JobState) -> Vec<QueueRef> {
+        self.shared.held.lock().index.line(state)
+    }
+
     /// See [`Index::is_next`].
     pub fn is_next(&self, entry: QueueRef) -> bool {
         self.shared.change(|index, now| index.is_next(entry, now))
@@ -237,6 +253,12 @@ impl Finder {
     /// Why it has ended, if it has.
     pub fn ended(&self) -> Option<Ended> {
         self.shared.held.lock().ended.clone()
+    }
+
+    /// Waits until it has ended.
+    pub async fn over(&self) -> Ended {
+        self.shared.until(|held| held.ended.is_some()).await;
+        self.ended().unwrap_or(Ended::Session(self.shared.session.state()))
     }
 
     /// Waits until a ref is known here; `false` if the finder ended before.

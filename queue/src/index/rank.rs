@@ -39,6 +39,13 @@ impl Ranks {
     }
 }
 
+/// How many of the others come before this one, for a thing with this number.
+pub fn rank_of(names: &[String], own: &str, number: u32) -> usize {
+    let mut ranks = Ranks::default();
+    ranks.set(names.to_vec(), own);
+    ranks.rank(Jid::new(number))
+}
+
 /// FNV-1a over the name.
 fn seed(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {

@@ -120,6 +120,15 @@ impl Waiting {
         since
     }
 
+    /// All in line.
+    pub(super) fn line(&self) -> impl Iterator<Item = Slot> {
+        let priorities = (0..).map(Priority::nearest);
+        let bucket = |(line, priority): (&BTreeMap<Place, Instant>, Priority)| {
+            line.keys().map(move |place| (place.jid, priority)).collect::<Vec<_>>()
+        };
+        self.buckets.iter().zip(priorities).flat_map(bucket)
+    }
+
     pub(super) fn put_aside(&mut self, slot: Slot, aside: Aside) {
         self.aside.insert(slot, aside);
     }

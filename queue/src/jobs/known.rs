@@ -32,6 +32,10 @@ impl Known {
         self.jobs.insert(job.jid, job);
     }
 
+    pub(crate) fn has(&self, entry: QueueRef) -> bool {
+        self.jobs.get(&entry.jid).is_some_and(|job| job.entry() == entry)
+    }
+
     /// The job, if it is known to be where the ref says. It is not known any more.
     pub(crate) fn take(&mut self, entry: QueueRef) -> Option<Job> {
         self.jobs.remove(&entry.jid).filter(|job| job.entry() == entry)

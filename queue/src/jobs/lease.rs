@@ -125,15 +125,48 @@ impl Queue {
         }
     }
 
+    /// Moves a pending job, in which there is nothing to do, to its first working state, where it waits.
+    /// Otherwise as [`Queue::admit`].
+    pub async fn let_in(&self, entry: QueueRef) -> Result<()> {
+        let job = self.pending(entry).await?;
+        let (to, by) = (JobState::Estimating, Who::Queue);
+        if job.status.start_processing_date.is_some() {
+            let mut lease = self.acquire_and_hand_over(entry, "", to, by).await?;
+            return self.give_back(&mut lease, None).await;
+        }
+        let scene = self.scene();
+        let checks = self.checks_of_move(&job, to, by).await?;
+        self.queue_is_open().await?;
+        let lock = Lock::Within;
+        let plan = job::advance(&job, to, by, &Change::default(), lock, &checks, &scene)
+            .map_err(|refused| Error::refused(job.jid, refused))?;
+        match self.commit_job(job.jid, &plan).await {
+            Ok(()) => {
+                self.known.lock().put(plan.after);
+                Ok(())
+            }
+            Err(Error::Store(error)) if error.kind() == Kind::NodeExists && error.failed_op() == Some(0) => {
+                Err(self.busy(job.jid.to_string(), &JobNode::Lock.of(job.jid)).await?)
+            }
+            Err(Error::Lost { .. }) => Err(Error::changed(job.jid, "it was taken meanwhile")),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn pending(&self, entry: QueueRef) -> Result<Job> {
+        let job = self.job(entry.jid).await?;
+        if job.entry() != entry || job.state() != JobState::Pending {
+            let why = format!("it is {} with priority {}", job.state(), job.priority);
+            return Err(Error::changed(entry.jid, why));
+        }
+        Ok(job)
+    }
+
     /// Takes a pending job and moves it to its first working state, in one commit: in pending itself there
     /// is nothing to do. Otherwise as [`Queue::acquire`]; `Forbidden` also if its collection is held.
     pub async fn admit(&self, entry: QueueRef, holder: &str) -> Result<Lease> {
-        let job = self.job(entry.jid).await?;
+        let job = self.pending(entry).await?;
         let jid = job.jid;
-        if job.entry() != entry || job.state() != JobState::Pending {
-            let why = format!("it is {} with priority {}", job.state(), job.priority);
-            return Err(Error::changed(jid, why));
-        }
         let (to, by) = (JobState::Estimating, Who::Queue);
         // A crash is counted on the long way.
         if job.status.start_processing_date.is_some() {
@@ -204,6 +237,28 @@ impl Queue {
         self.commit_move(lease, to, by, change, Lock::Keep).await?;
         lease.token = self.locks.kept(&lease.token, lease.job.version);
         Ok(())
+    }
+
+    /// The same, and from now on another holder has it: what that one holds can be released together.
+    pub async fn hand_over_to(
+        &self,
+        lease: &mut Lease,
+        to: JobState,
+        change: &Change,
+        holder: &str,
+    ) -> Result<()> {
+        if !to.is_working() {
+            return Err(nobody_works(lease.jid(), to));
+        }
+        let by = if lease.job.state() == JobState::Pending { Who::Queue } else { Who::Worker };
+        self.commit_move(lease, to, by, change, Lock::Keep).await?;
+        lease.token = self.locks.passed(&lease.token, lease.job.version, holder);
+        Ok(())
+    }
+
+    /// Whether this node has just moved this job here itself, so that it need not be read.
+    pub fn is_known(&self, entry: QueueRef) -> bool {
+        self.known.lock().has(entry)
     }
 
     /// The work of the state is done: to where the table says.

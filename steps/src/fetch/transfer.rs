@@ -62,7 +62,7 @@ pub(super) type Shared = Arc<Mutex<Part>>;
 
 /// Does blocking work off the runtime.
 pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(work)
+    crate::outcome::on_a_thread(work)
         .await
         .map_err(|error| Failure::fail(format!("writing a file ended without an answer: {error}")))
 }

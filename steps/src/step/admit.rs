@@ -13,6 +13,10 @@
 //! fails, and can be requeued when there is more. One that is locked, or has changed since it was listed, is
 //! left alone.
 //!
+//! A provisioner that goes on keeps a [`Ledger`]: as long as nobody else has promised anything (the version of
+//! `/space/FSID` tells), only what is new is read. Jobs that it was not told have ended count too long, never too
+//! short.
+//!
 //! Between two cycles nothing is asked: [`next_look`] waits for freed space, for the end, or for
 //! `provisioning.cycle`.
 //!
@@ -23,6 +27,7 @@
 
 mod books;
 mod freed;
+mod ledger;
 mod wanting;
 
 use std::collections::{HashMap, HashSet};
@@ -42,6 +47,7 @@ use ingest_store::{Op, error::Next};
 
 pub use books::Reserved;
 pub use freed::{Freed, Woken, next_look};
+pub use ledger::Ledger;
 
 use self::books::Books;
 use self::wanting::Wanting;
@@ -71,7 +77,8 @@ pub struct Cycle {
 }
 
 impl Cycle {
-    fn settled(&self) -> HashSet<Jid> {
+    /// Those that do not wait for room any more.
+    pub fn settled(&self) -> HashSet<Jid> {
         let failed = self.failed.iter().map(|(jid, _)| *jid);
         self.admitted.iter().map(|(jid, _)| *jid).chain(failed).collect()
     }
@@ -100,6 +107,27 @@ pub async fn cycle(
     progress: &Progress,
     cancel: &Cancel,
 ) -> Result<Cycle> {
+    let look = Look { queue, services, holder };
+    cycle_with(&look, &mut Ledger::default(), waiting, progress, cancel).await
+}
+
+/// Who looks, and at what.
+#[derive(Debug, Clone, Copy)]
+pub struct Look<'a> {
+    pub queue: &'a Queue,
+    pub services: &'a Services,
+    pub holder: &'a str,
+}
+
+/// The same, with what was found in earlier cycles.
+pub async fn cycle_with(
+    look: &Look<'_>,
+    ledger: &mut Ledger,
+    waiting: &[QueueRef],
+    progress: &Progress,
+    cancel: &Cancel,
+) -> Result<Cycle> {
+    let Look { queue, services, holder } = *look;
     let look_again = services.settings.provisioning.cycle;
     let mut cycle = Cycle { look_again, ..Cycle::default() };
     let run = Run { queue, services, holder, progress, cancel };
@@ -110,8 +138,13 @@ pub async fn cycle(
         }
         cycle.waiting.clear();
         cycle.skipped.clear();
-        if run.round(&left, &mut cycle).await? == Round::Done {
-            return Ok(cycle);
+        match run.round(&left, ledger, &mut cycle).await {
+            Ok(Round::Done) => return Ok(cycle),
+            Ok(Round::Outdated) => ledger.doubt(),
+            Err(failure) => {
+                ledger.doubt();
+                return Err(failure);
+            }
         }
         let settled = cycle.settled();
         left.retain(|entry| !settled.contains(&entry.jid));
@@ -137,9 +170,9 @@ struct Run<'a> {
 impl Run<'_> {
     /// Reads, decides for all, and admits. The version of `/space/FSID` is read first: whatever is promised
     /// after that makes the admissions of this round fail.
-    async fn round(&self, left: &[QueueRef], cycle: &mut Cycle) -> Result<Round> {
-        let mut books = Books::read(self).await?;
-        let wanting = wanting::read(self, left, &mut cycle.skipped).await?;
+    async fn round(&self, left: &[QueueRef], ledger: &mut Ledger, cycle: &mut Cycle) -> Result<Round> {
+        let mut books = Books::read(self, ledger).await?;
+        let wanting = wanting::read(self, left, ledger, &mut cycle.skipped).await?;
         let space = self.space(books.promised).await?;
         let asked: Vec<_> = wanting.iter().map(|job| job.asks).collect();
         let mut verdicts: HashMap<_, _> = self.services.provision.decide(&asked, space).into_iter().collect();
@@ -155,7 +188,8 @@ impl Run<'_> {
         }
         while !admit.is_empty() {
             let rest = admit.split_off(admit.len().min(TOGETHER));
-            if self.admit(admit, &mut books, cycle).await? == Round::Outdated {
+            let admitted = self.admit(admit, &mut books, ledger, cycle).await?;
+            if admitted == Round::Outdated {
                 return Ok(Round::Outdated);
             }
             admit = rest;
@@ -186,7 +220,13 @@ impl Run<'_> {
     }
 
     /// Admits a few jobs together, each at the version of the books that the one before it leaves behind.
-    async fn admit(&self, jobs: Vec<Wanting>, books: &mut Books, cycle: &mut Cycle) -> Result<Round> {
+    async fn admit(
+        &self,
+        jobs: Vec<Wanting>,
+        books: &mut Books,
+        ledger: &mut Ledger,
+        cycle: &mut Cycle,
+    ) -> Result<Round> {
         self.go_on()?;
         let acquired = join_all(jobs.iter().map(|job| self.queue.acquire(job.entry, self.holder))).await;
         let mut taken: Vec<(Wanting, Lease)> = Vec::new();
@@ -216,7 +256,10 @@ impl Run<'_> {
         for ((job, lease), answer) in taken.into_iter().zip(answers) {
             let jid = job.entry.jid;
             match answer {
-                Ok(_) => cycle.admitted.push((jid, job.asks.needs)),
+                Ok(_) => {
+                    ledger.admitted(jid, lease.job().bid, job.asks.needs);
+                    cycle.admitted.push((jid, job.asks.needs));
+                }
                 Err(error) => {
                     self.give_back(lease).await;
                     // Whoever comes behind one that was not admitted finds another version, too.
@@ -227,6 +270,9 @@ impl Run<'_> {
                 }
             }
             self.progress.beat();
+        }
+        if round == Round::Done {
+            ledger.now_at(books.version);
         }
         sound.map(|()| round)
     }

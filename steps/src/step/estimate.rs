@@ -131,7 +131,8 @@ async fn of_manifest(task: &Task<'_>, services: &Services, payload: &Payload) ->
     let rows = rows.await.map_err(|failure| failure.during("the manifest"))?.unwrap_or_default();
     task.progress.announce(rows.len() as u64, 0);
     let at_once = services.settings.estimating.at_once.max(1);
-    let mut sizes = stream::iter(&rows).map(|row| asked.size_of(row)).buffer_unordered(at_once);
+    let asking: Vec<_> = rows.iter().map(|row| asked.size_of(row)).collect();
+    let mut sizes = stream::iter(asking).buffer_unordered(at_once);
     let mut estimate = Estimate { bytes: fetched.size, ..Estimate::default() };
     while let Some(size) = sizes.next().await {
         let size = size?;

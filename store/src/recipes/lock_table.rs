@@ -202,6 +202,17 @@ impl LockTable {
         Token { version, ..token.clone() }
     }
 
+    /// The same, and from now on it is another holder's.
+    pub fn passed(&self, token: &Token, version: i32, holder: &str) -> Token {
+        if let Some(entry) = self.shared.entries.lock().get_mut(&token.lock)
+            && entry.claim == token.claim
+        {
+            entry.stage = Stage::Held(version);
+            holder.clone_into(&mut entry.holder);
+        }
+        Token { version, ..token.clone() }
+    }
+
     /// A commit has deleted the lock.
     pub fn gone(&self, token: &Token) {
         self.forget(&token.lock, token.claim);

@@ -1,10 +1,12 @@
 //! What is promised on this file system: `/space/FSID`, and the jobs that were admitted.
 
+use std::collections::HashMap;
+
 use futures::stream::{self, StreamExt, TryStreamExt};
 use ingest_queue::date::Date;
 use ingest_queue::dialect::Dialect;
 use ingest_queue::error::Error;
-use ingest_queue::ids::{Bid, Jid};
+use ingest_queue::ids::Jid;
 use ingest_queue::map::{self, JobNode};
 use ingest_queue::nodes::{Node, Other, Work, read_id};
 use ingest_queue::queue::Queue;
@@ -14,6 +16,7 @@ use ingest_store::{Op, path};
 use serde::{Deserialize, Serialize};
 
 use super::Run;
+use super::ledger::{Admitted, Kept, Ledger};
 use crate::outcome::Result;
 use crate::provision::size_below;
 use crate::services::blocking;
@@ -48,20 +51,33 @@ impl Reserved {
 pub(super) struct Books {
     path: String,
     /// Of `/space/FSID`; `None`: it has to be made.
-    version: Option<i32>,
+    pub(super) version: Option<i32>,
     sum: Reserved,
     /// Bytes that were promised and are not on the disk yet.
     pub(super) promised: u64,
 }
 
 impl Books {
-    pub(super) async fn read(run: &Run<'_>) -> Result<Self> {
+    pub(super) async fn read(run: &Run<'_>, ledger: &mut Ledger) -> Result<Self> {
         let path = Reserved::path(run.services.work.file_system());
-        let version = version_of(run.queue, &path).await?;
-        let admitted = admitted(run).await?;
-        let mut sum = Reserved { jobs: admitted.len() as u64, ..Reserved::default() };
-        sum.reserved = admitted.iter().fold(0, |sum, job| sum.saturating_add(job.reserved));
-        let promised = unwritten(run, admitted).await?;
+        if let Some(kept) = &ledger.kept {
+            let session = run.queue.session();
+            let found = settle(session, || session.exists(path.as_str())).await.answer;
+            // An old answer is no harm: nothing is admitted at an old version.
+            if found.map_err(Error::from)?.map(|stat| stat.version) != kept.version {
+                ledger.kept = None;
+            }
+        }
+        let kept = match ledger.kept.take() {
+            Some(kept) => kept,
+            None => Kept { version: version_of(run.queue, &path).await?, jobs: admitted(run).await? },
+        };
+        let mut sum = Reserved { jobs: kept.jobs.len() as u64, ..Reserved::default() };
+        sum.reserved = kept.jobs.values().fold(0, |sum, job| sum.saturating_add(job.reserved));
+        let version = kept.version;
+        let measured: Vec<_> = kept.jobs.iter().map(|(jid, job)| (*jid, *job)).collect();
+        ledger.kept = Some(kept);
+        let promised = unwritten(run, measured).await?;
         Ok(Self { path, version, sum, promised })
     }
 
@@ -85,13 +101,6 @@ impl Books {
     }
 }
 
-/// A job that has its room.
-struct Admitted {
-    jid: Jid,
-    bid: Option<Bid>,
-    reserved: u64,
-}
-
 /// The version of the books. What this session reads from now on is as new as they are, or newer.
 async fn version_of(queue: &Queue, path: &str) -> Result<Option<i32>> {
     let session = queue.session();
@@ -105,7 +114,7 @@ async fn version_of(queue: &Queue, path: &str) -> Result<Option<i32>> {
 }
 
 /// The jobs that have room on this file system, each once.
-async fn admitted(run: &Run<'_>) -> Result<Vec<Admitted>> {
+async fn admitted(run: &Run<'_>) -> Result<HashMap<Jid, Admitted>> {
     let behind = |state: &JobState| state.is_working() && *state > JobState::Provisioning;
     let mut states: Vec<_> = JobState::queues(run.queue.dialect()).filter(behind).collect();
     states.sort_unstable();
@@ -120,12 +129,12 @@ async fn admitted(run: &Run<'_>) -> Result<Vec<Admitted>> {
     jids.sort_unstable();
     jids.dedup();
     let groups: Vec<Vec<Jid>> = jids.chunks(JOBS_A_READ).map(<[Jid]>::to_vec).collect();
-    let found: Vec<Vec<Admitted>> =
+    let found: Vec<Vec<(Jid, Admitted)>> =
         stream::iter(groups).map(|jids| read_admitted(run, jids)).buffered(READS).try_collect().await?;
     Ok(found.into_iter().flatten().collect())
 }
 
-async fn read_admitted(run: &Run<'_>, jids: Vec<Jid>) -> Result<Vec<Admitted>> {
+async fn read_admitted(run: &Run<'_>, jids: Vec<Jid>) -> Result<Vec<(Jid, Admitted)>> {
     let nodes = [JobNode::Work, JobNode::Bid];
     let paths = jids.iter().flat_map(|jid| nodes.map(|node| node.of(*jid))).collect();
     let found = super::wanting::get_many(run, paths).await?;
@@ -141,7 +150,7 @@ async fn read_admitted(run: &Run<'_>, jids: Vec<Jid>) -> Result<Vec<Admitted>> {
         };
         if work.file_system == run.services.work.file_system() {
             let bid = bid.as_ref().and_then(|data| read_id(data).ok());
-            admitted.push(Admitted { jid: *jid, bid, reserved: work.reserved });
+            admitted.push((*jid, Admitted { bid, reserved: work.reserved }));
         }
     }
     run.progress.beat();
@@ -150,13 +159,13 @@ async fn read_admitted(run: &Run<'_>, jids: Vec<Jid>) -> Result<Vec<Admitted>> {
 
 /// What was promised and is not on the disk. Measured before the free space is: what is written in between
 /// counts twice and never not at all.
-async fn unwritten(run: &Run<'_>, admitted: Vec<Admitted>) -> Result<u64> {
+async fn unwritten(run: &Run<'_>, admitted: Vec<(Jid, Admitted)>) -> Result<u64> {
     let (work, cancel) = (run.services.work.clone(), run.cancel.clone());
     blocking("measuring what jobs have written", move || {
         let mut promised = 0_u64;
-        for job in admitted.iter().filter(|job| job.reserved > 0) {
+        for (jid, job) in admitted.iter().filter(|(_, job)| job.reserved > 0) {
             let written = match job.bid {
-                Some(bid) => size_below(&work.job(bid, job.jid), &cancel)?,
+                Some(bid) => size_below(&work.job(bid, *jid), &cancel)?,
                 None => 0,
             };
             promised = promised.saturating_add(job.reserved.saturating_sub(written));

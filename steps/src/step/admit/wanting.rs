@@ -1,5 +1,7 @@
 //! The jobs that wait for room, as their nodes say.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use ingest_queue::date::Date;
@@ -11,6 +13,7 @@ use ingest_queue::states::JobState;
 use ingest_store::recipes::settle;
 
 use super::Run;
+use super::ledger::Ledger;
 use super::books::{JOBS_A_READ, READS};
 use crate::outcome::Result;
 use crate::provision::Waiting;
@@ -27,38 +30,63 @@ pub(super) struct Wanting {
 
 const NODES: [JobNode; 4] = [JobNode::Status, JobNode::SpaceNeeded, JobNode::History, JobNode::Work];
 
-/// Reads them in their order. One that waits no more, or cannot be read, goes to `skipped`.
+/// What a job asks for, as long as it waits.
+#[derive(Debug, Clone)]
+pub(super) struct Asked {
+    needs: u64,
+    since: Option<Date>,
+    work: Option<Work>,
+    has_work: bool,
+}
+
+impl Asked {
+    fn wanting(&self, entry: QueueRef, now: Date) -> Wanting {
+        let waited = self.since.map_or(std::time::Duration::ZERO, |since| since.until(now));
+        let asks = Waiting { jid: entry.jid, needs: self.needs, waited };
+        Wanting { entry, asks, work: self.work.clone(), has_work: self.has_work }
+    }
+}
+
+/// Those that wait, in their order; what is not known of them is read. One that waits no more, or cannot be
+/// read, goes to `skipped`.
 pub(super) async fn read(
     run: &Run<'_>,
     waiting: &[QueueRef],
+    ledger: &mut Ledger,
     skipped: &mut Vec<(Jid, String)>,
 ) -> Result<Vec<Wanting>> {
-    let groups: Vec<Vec<QueueRef>> = waiting.chunks(JOBS_A_READ).map(<[QueueRef]>::to_vec).collect();
+    let here: HashSet<QueueRef> = waiting.iter().copied().collect();
+    ledger.asked.retain(|entry, _| here.contains(entry));
+    let new: Vec<QueueRef> =
+        waiting.iter().copied().filter(|entry| !ledger.asked.contains_key(entry)).collect();
+    let groups: Vec<Vec<QueueRef>> = new.chunks(JOBS_A_READ).map(<[QueueRef]>::to_vec).collect();
     let mut reads = stream::iter(groups).map(|group| read_group(run, group)).buffered(READS);
-    let mut found = Vec::with_capacity(waiting.len());
     while let Some(group) = reads.try_next().await? {
         for (entry, answer) in group {
             match answer {
-                Ok(job) => found.push(job),
+                Ok(asked) => {
+                    ledger.asked.insert(entry, asked);
+                }
                 Err(why) => skipped.push((entry.jid, why)),
             }
         }
         run.progress.beat();
         run.go_on()?;
     }
-    Ok(found)
+    let now = run.queue.now();
+    let asked = |entry: &QueueRef| ledger.asked.get(entry).map(|asked| asked.wanting(*entry, now));
+    Ok(waiting.iter().filter_map(asked).collect())
 }
 
-type Answer = std::result::Result<Wanting, String>;
+type Answer = std::result::Result<Asked, String>;
 
 async fn read_group(run: &Run<'_>, group: Vec<QueueRef>) -> Result<Vec<(QueueRef, Answer)>> {
     let paths = group.iter().flat_map(|entry| NODES.map(|node| node.of(entry.jid))).collect();
     let found = get_many(run, paths).await?;
-    let now = run.queue.now();
     Ok(group
         .into_iter()
         .zip(found.chunks(NODES.len()))
-        .map(|(entry, nodes)| (entry, wanting(entry, nodes, now)))
+        .map(|(entry, nodes)| (entry, asked(nodes)))
         .collect())
 }
 
@@ -68,7 +96,7 @@ pub(super) async fn get_many(run: &Run<'_>, paths: Vec<String>) -> Result<Vec<Op
     Ok(found.into_iter().map(|found| found.map(|(data, _)| data)).collect())
 }
 
-fn wanting(entry: QueueRef, nodes: &[Option<Bytes>], now: Date) -> Answer {
+fn asked(nodes: &[Option<Bytes>]) -> Answer {
     let [Some(status), needs, history, work] = nodes else { return Err("it is gone".into()) };
     let status = JobStatus::read(status).map_err(|why| format!("its status cannot be read: {why}"))?;
     if status.status != JobState::Provisioning {
@@ -78,13 +106,9 @@ fn wanting(entry: QueueRef, nodes: &[Option<Bytes>], now: Date) -> Answer {
     let needs = needs.as_ref().and_then(|data| Number::read(data).ok()).map_or(0, |Number(bytes)| bytes);
     let history = history.as_ref().and_then(|data| History::read(data).ok());
     let since = since(&status, history.as_ref());
-    let asks = Waiting {
-        jid: entry.jid,
-        needs: u64::try_from(needs).unwrap_or(0),
-        waited: since.map_or(std::time::Duration::ZERO, |since| since.until(now)),
-    };
     let has_work = work.is_some();
-    Ok(Wanting { entry, asks, work: work.as_ref().and_then(|data| Work::read(data).ok()), has_work })
+    let work = work.as_ref().and_then(|data| Work::read(data).ok());
+    Ok(Asked { needs: u64::try_from(needs).unwrap_or(0), since, work, has_work })
 }
 
 /// Since when it waits for room: when it came, not when somebody changed its priority.

@@ -79,7 +79,7 @@ async fn adopt(site: &Site<'_>, archive: &Item) -> Result<Option<Vec<FileRecord>
     let (kept, members): (_, Vec<FileRecord>) = (kept.clone(), members.into_iter().cloned().collect());
     site.make_directories(members.iter().map(|record| record.path.as_str())).await?;
     let at_once = site.services.settings.downloading.at_once.max(1);
-    let adopting = stream::iter(&members).map(|record| async move {
+    let adopting = members.iter().map(|record| async move {
         let (earlier, record, wanted) = (site.earlier.clone(), record.clone(), archive.clone());
         let (to, progress) = (site.dir.path().join(&record.path), site.progress.clone());
         let cancel = site.cancel.clone();
@@ -89,7 +89,8 @@ async fn adopt(site: &Site<'_>, archive: &Item) -> Result<Option<Vec<FileRecord>
         };
         blocking("adopting a file", link).await
     });
-    let adopted: Vec<bool> = adopting.buffer_unordered(at_once).try_collect().await?;
+    let adopting: Vec<_> = adopting.collect();
+    let adopted: Vec<bool> = stream::iter(adopting).buffer_unordered(at_once).try_collect().await?;
     if !adopted.iter().all(|whole| *whole) {
         return Ok(None);
     }

@@ -1,0 +1,341 @@
+//! A BatchActor: what is to be done for one batch, from its expansion to its report.
+//!
+//! There is one for a live batch on every node; the batch's lock decides who acts. It looks when something has
+//! happened to the batch: its status has changed, its lock is free, its last job has ended. How many jobs are left is
+//! counted by events and asked of the tree when the count says none.
+//!
+//! **When things break.** Every look begins with what the tree says, so that an actor that is started again goes on
+//! where the last one stopped. What has to wait for a service (a mail server, a payload of this node's disk) is tried
+//! again after a growing pause, with a warning.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ingest_queue::batches::{BatchLease, Ended};
+use ingest_queue::error::Error;
+use ingest_queue::ids::Bid;
+use ingest_queue::map::{self, BatchNode};
+use ingest_queue::states::{BatchList, BatchState, States as _};
+use ingest_steps::outcome::{Cancel, Failure, Progress};
+use ingest_steps::step::expand::{self, Expansion};
+use ingest_steps::step::tell;
+use ingest_store::error::Next;
+use ingest_store::recipes::look;
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::time::Instant;
+use tracing::Instrument as _;
+
+use crate::batches;
+use crate::crash::{Crash, handled};
+use crate::desk::Desk;
+use crate::house::{House, Life, Task};
+
+/// The pause before the first retry, and the longest.
+const PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+/// How long the rest of an expansion waits when the queues are full.
+const FULL: Duration = Duration::from_secs(10);
+
+/// What a BatchActor is told.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// Something has happened.
+    Look,
+    /// A job has left those that are under way.
+    Left,
+    /// A pause of its own is over.
+    Again,
+}
+
+/// What it is started with.
+#[derive(Debug)]
+pub(crate) struct Setup {
+    pub(crate) house: Arc<House>,
+    pub(crate) life: Arc<Life>,
+    pub(crate) batches: ActorRef<batches::Message>,
+    pub(crate) desk: Arc<Desk>,
+    pub(crate) bid: Bid,
+}
+
+/// The actor.
+#[derive(Debug)]
+pub(crate) struct BatchActor;
+
+/// What it knows.
+#[derive(Debug)]
+pub(crate) struct State {
+    setup: Setup,
+    /// How many messages of its supervisor it has handled.
+    told: u64,
+    /// How many jobs are under way, at most, once its expansion is done.
+    left: Option<i64>,
+    retries: u32,
+    /// Others come before this node, and have had their time.
+    waited: bool,
+    /// In this state it has to wait until then, whatever is said meanwhile: its own tries are events, too.
+    paused: Option<(BatchState, Instant)>,
+    timer: Option<Task>,
+}
+
+/// What a look has led to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Look {
+    /// Something has changed by it: look again.
+    Again,
+    /// An event will come.
+    Wait,
+    /// Nothing is to be done for this batch.
+    Nothing,
+    /// Try again after a pause.
+    Later(Duration),
+}
+
+impl Actor for BatchActor {
+    type Msg = Message;
+    type State = State;
+    type Arguments = Setup;
+
+    async fn pre_start(&self, _: ActorRef<Message>, setup: Setup) -> Result<State, ActorProcessingErr> {
+        Ok(State { setup, told: 0, left: None, retries: 0, waited: false, paused: None, timer: None })
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<Message>,
+        message: Message,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        handled(async {
+            match message {
+                Message::Look => state.told += 1,
+                Message::Left => {
+                    state.told += 1;
+                    if let Some(left) = &mut state.left {
+                        *left -= 1;
+                        if *left > 0 {
+                            return Ok(());
+                        }
+                    }
+                }
+                Message::Again => {}
+            }
+            state.look(&myself).await
+        })
+        .await
+    }
+}
+
+impl State {
+    async fn look(&mut self, myself: &ActorRef<Message>) -> Result<(), Crash> {
+        let (bid, desk) = (self.setup.bid, self.setup.desk.clone());
+        let span = tracing::info_span!("batch", node = self.setup.house.name, batch = %bid);
+        loop {
+            let looked = self.look_once().instrument(span.clone()).await;
+            desk.clear();
+            match looked {
+                Ok(Look::Again) => (self.retries, self.paused) = (0, None),
+                Ok(Look::Wait) => return Ok(()),
+                Ok(Look::Nothing) => {
+                    let idle = batches::Message::Idle { bid, told: self.told };
+                    let _ = self.setup.batches.cast(idle);
+                    return Ok(());
+                }
+                Ok(Look::Later(pause)) => {
+                    self.wake_after(myself, pause);
+                    return Ok(());
+                }
+                Err(Error::Store(store)) => match store.next() {
+                    // Everything ends with the session.
+                    Next::Rebuild => return Ok(()),
+                    Next::StopNode => return Err(Crash::error(store)),
+                    _ => {
+                        let _guard = span.enter();
+                        tracing::warn!(error = %store, "the tree did not answer; it is looked at again");
+                        self.wake_after(myself, PAUSE);
+                        return Ok(());
+                    }
+                },
+                Err(error @ Error::Corrupt { .. }) => {
+                    let _guard = span.enter();
+                    tracing::error!(%error, "it cannot be read, and is left alone; see `ingestd fsck`");
+                    return Ok(());
+                }
+                Err(error) => return Err(Crash::error(format!("{bid}: {error}"))),
+            }
+        }
+    }
+
+    fn wake_after(&mut self, myself: &ActorRef<Message>, pause: Duration) {
+        let myself = myself.clone();
+        self.timer = Some(Task::spawn(async move {
+            tokio::time::sleep(pause).await;
+            let _ = myself.cast(Message::Again);
+        }));
+    }
+
+    async fn look_once(&mut self) -> Result<Look, Error> {
+        let queue = self.setup.life.queue.clone();
+        let bid = self.setup.bid;
+        let batch = match queue.batch(bid).await {
+            Err(Error::NotFound(_)) => return Ok(Look::Nothing),
+            batch => batch?,
+        };
+        if self.paused.is_some_and(|(state, until)| state == batch.state() && Instant::now() < until) {
+            return Ok(Look::Wait);
+        }
+        match batch.state() {
+            BatchState::Pending | BatchState::Reporting | BatchState::UpdateReporting => self.act().await,
+            BatchState::Processing => {
+                if queue.expansion(bid).await?.is_none_or(|expansion| !expansion.done) {
+                    return self.act().await;
+                }
+                let list = map::batch_list(bid, BatchList::Processing);
+                let session = queue.session();
+                let stat = look(session, || session.exists(list.as_str())).await?;
+                let left = stat.map_or(0, |stat| i64::from(stat.num_children));
+                self.left = Some(left);
+                if left == 0 { self.act().await } else { Ok(Look::Wait) }
+            }
+            BatchState::Failed => {
+                let session = queue.session();
+                let owes = look(session, || session.exists(map::outbox(bid, 1))).await?.is_some();
+                if owes { self.act().await } else { Ok(Look::Nothing) }
+            }
+            _ => Ok(Look::Nothing),
+        }
+    }
+
+    /// Acts, if nobody else does and it is this node's turn.
+    async fn act(&mut self) -> Result<Look, Error> {
+        let Setup { house, life, bid, .. } = &self.setup;
+        let (queue, bid) = (life.queue.clone(), *bid);
+        if !house.takes_work() {
+            return Ok(Look::Wait);
+        }
+        let rank = life.rank(bid.number());
+        if rank > 0 && !self.waited {
+            self.waited = true;
+            return Ok(Look::Later(house.settings.load().queue.rank_delay.saturating_mul(rank)));
+        }
+        self.waited = false;
+        let lock = BatchNode::Lock.of(bid);
+        let session = queue.session();
+        if rank > 0 && look(session, || session.exists(lock.as_str())).await?.is_some() {
+            return Ok(Look::Wait);
+        }
+        let desk = self.setup.desk.clone();
+        let sitting = desk.sit();
+        let mut lease = match queue.acquire_batch(bid, &desk.holder).await {
+            Ok(lease) => lease,
+            // Its release is an event.
+            Err(Error::Busy { .. }) => return Ok(Look::Wait),
+            Err(Error::Deleting(_)) => return Ok(Look::Nothing),
+            Err(Error::Lost { .. } | Error::Changed { .. } | Error::NotFound(_)) => return Ok(Look::Again),
+            Err(error) => return Err(error),
+        };
+        let (progress, cancel) = desk.put_other(Some(bid));
+        let work = self.work(&mut lease, &progress, &cancel);
+        let answer = ingest_steps::outcome::BUSY.scope(Arc::new(sitting.clone()), work).await;
+        let looked = match answer {
+            Ok(looked) => looked,
+            Err(Failure::Lost(why)) => {
+                tracing::info!(why, "let go");
+                Look::Wait
+            }
+            Err(Failure::Cancelled) => Look::Wait,
+            Err(Failure::Again(why)) => {
+                tracing::info!(why, "tried again");
+                self.pause_for(lease.batch().state(), PAUSE)
+            }
+            Err(failure) => {
+                let pause = PAUSE.saturating_mul(1 << self.retries.min(16)).min(LONGEST_PAUSE);
+                self.retries += 1;
+                tracing::warn!(%failure, ?pause, tries = self.retries, "it has to wait");
+                self.pause_for(lease.batch().state(), pause)
+            }
+        };
+        // Given back already where its work is done.
+        match queue.release_batch(&mut lease).await {
+            Ok(()) | Err(Error::Lost { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(looked)
+    }
+
+    fn pause_for(&mut self, state: BatchState, pause: Duration) -> Look {
+        self.paused = Some((state, Instant::now() + pause));
+        Look::Later(pause)
+    }
+
+    /// What is to be done in the state that the batch is in.
+    async fn work(
+        &mut self,
+        lease: &mut BatchLease,
+        progress: &Progress,
+        cancel: &Cancel,
+    ) -> Result<Look, Failure> {
+        let life = self.setup.life.clone();
+        let (queue, services) = (&life.queue, life.services());
+        match lease.batch().state() {
+            BatchState::Pending | BatchState::Processing => {
+                if lease.batch().state() == BatchState::Processing
+                    && queue.expansion(lease.bid()).await?.is_some_and(|expansion| expansion.done)
+                {
+                    return self.end(lease).await;
+                }
+                if lease.batch().state() == BatchState::Pending {
+                    match tell::queued(queue, lease, &services).await {
+                        // A mail that cannot be sent keeps nobody's deposit waiting.
+                        Err(Failure::Later(why) | Failure::Fail(why)) => {
+                            tracing::warn!(why, "the depositor was not told that the batch is queued");
+                        }
+                        told => {
+                            told?;
+                        }
+                    }
+                }
+                match expand::run(queue, lease, &services, progress, cancel).await? {
+                    Expansion::Done { jobs } => {
+                        tracing::info!(jobs, "expanded");
+                        Ok(Look::Again)
+                    }
+                    Expansion::Full { next } => {
+                        tracing::warn!(next, "the queues are full, and the rest waits");
+                        Ok(self.pause_for(BatchState::Processing, FULL))
+                    }
+                    Expansion::Held(why) => {
+                        tracing::info!(why, "held");
+                        Ok(Look::Nothing)
+                    }
+                    Expansion::Failed(why) => {
+                        tracing::warn!(why, "it cannot be expanded");
+                        Ok(Look::Again)
+                    }
+                }
+            }
+            BatchState::Reporting | BatchState::UpdateReporting | BatchState::Failed => {
+                let told = tell::run(queue, lease, &services).await?;
+                tracing::info!(?told, state = lease.batch().state().name(), "reported");
+                Ok(Look::Again)
+            }
+            _ => Ok(Look::Again),
+        }
+    }
+
+    /// Ends a batch whose jobs have all ended, and reports.
+    async fn end(&mut self, lease: &mut BatchLease) -> Result<Look, Failure> {
+        let life = self.setup.life.clone();
+        match life.queue.end_batch(lease).await? {
+            Ended::Yes => {
+                tracing::info!("all its jobs have ended");
+                let told = tell::run(&life.queue, lease, &life.services()).await?;
+                tracing::info!(?told, state = lease.batch().state().name(), "reported");
+                Ok(Look::Again)
+            }
+            Ended::Waits(why) => {
+                tracing::debug!(why, "it waits");
+                Ok(Look::Again)
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! The idle workers of a pool, for those who have work for them.
+//!
+//! Whoever takes a seat has reserved that worker, and gives it something to do or puts the seat back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use ractor::ActorRef;
+use tokio::sync::Notify;
+
+use crate::desk::Desk;
+use crate::worker;
+
+/// The idle workers of one pool.
+#[derive(Debug, Default)]
+pub(crate) struct Bench {
+    idle: Mutex<Vec<Seat>>,
+    filled: Notify,
+    /// How many workers there are to be.
+    size: AtomicUsize,
+    /// How many there are.
+    live: AtomicUsize,
+}
+
+/// An idle worker.
+#[derive(Debug, Clone)]
+pub(crate) struct Seat {
+    pub(crate) actor: ActorRef<worker::Message>,
+    pub(crate) desk: Arc<Desk>,
+}
+
+impl Bench {
+    /// Reserves a worker, if one is idle. The one that sat down last: its memory is warm.
+    pub(crate) fn take(&self) -> Option<Seat> {
+        self.idle.lock().pop()
+    }
+
+    pub(crate) fn put(&self, seat: Seat) {
+        self.idle.lock().push(seat);
+        self.filled.notify_one();
+    }
+
+    /// A worker that has died is not idle.
+    pub(crate) fn remove(&self, desk: &Desk) {
+        self.idle.lock().retain(|seat| !std::ptr::eq(&*seat.desk, desk));
+    }
+
+    /// Waits until a worker is idle, and reserves nobody.
+    pub(crate) async fn idle(&self) {
+        loop {
+            let mut filled = std::pin::pin!(self.filled.notified());
+            filled.as_mut().enable();
+            if !self.idle.lock().is_empty() {
+                return;
+            }
+            filled.await;
+        }
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        self.size.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn set_size(&self, size: usize) {
+        self.size.store(size, Ordering::SeqCst);
+    }
+
+    pub(crate) fn live(&self) -> usize {
+        self.live.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn hired(&self) {
+        self.live.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn gone(&self) {
+        let _ = self.live.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |live| live.checked_sub(1));
+    }
+
+    /// Whether there are too many, of whom the one who asks goes.
+    pub(crate) fn retire(&self) -> bool {
+        let too_many = |live: usize| (live > self.size()).then(|| live - 1);
+        self.live.fetch_update(Ordering::SeqCst, Ordering::SeqCst, too_many).is_ok()
+    }
+}

@@ -1,0 +1,392 @@
+//! What the actors of a node share, and where they find each other.
+//!
+//! [`House`] lives as long as the node. [`Life`] lives as long as one session of the tree: everything that must not
+//! outlive the session is in there, and a new session brings a new one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use ingest_queue::committer::Serving;
+use ingest_queue::index::finder::Finder;
+use ingest_queue::queue::Queue;
+use ingest_queue::states::JobState;
+use ingest_steps::outcome::Cancel;
+use ingest_steps::services::Services;
+use ingest_steps::step::admit::Freed;
+use ingest_store::{SessionState, Store};
+use parking_lot::RwLock;
+use ractor::ActorRef;
+use tokio::sync::watch;
+
+use crate::bench::Bench;
+use crate::crash::Crash;
+use crate::desk::Floor;
+use crate::restart::Verdict;
+use crate::restart_log::{Restart, RestartLog};
+use crate::root::Role;
+use crate::settings::Settings;
+use crate::work::Work;
+use crate::{access, batches, gate, janitor, pools, registrar, timekeeper, watcher};
+
+/// Whether the node takes work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    Running,
+    /// It takes nothing new until it is resumed.
+    Paused,
+    /// It takes nothing new, and ends when what it has is done.
+    Draining,
+}
+
+impl Mode {
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Running => "running",
+            Mode::Paused => "paused",
+            Mode::Draining => "draining",
+        }
+    }
+}
+
+/// What lives as long as the node.
+#[derive(Debug)]
+pub struct House {
+    pub name: String,
+    pub incarnation: String,
+    pub settings: ArcSwap<Settings>,
+    pub store: Store,
+    pub work: Arc<dyn Work>,
+    pub log: RestartLog,
+    pub floor: Arc<Floor>,
+    pub counts: Counts,
+    pub directory: Directory,
+    mode: watch::Sender<Mode>,
+    link: watch::Sender<SessionState>,
+    life: watch::Sender<Option<Arc<Life>>>,
+    /// The services as they were opened last: all but the minters outlive a session.
+    pub(crate) services: ArcSwapOption<Services>,
+    pub(crate) steps: ArcSwap<ingest_steps::settings::Settings>,
+    last_restart: RwLock<Option<String>>,
+    /// How many actors were started.
+    actors: AtomicU64,
+}
+
+/// What is counted, since the node began.
+#[derive(Debug, Default)]
+pub struct Counts {
+    pub restarts: AtomicU64,
+    /// Entries of the index that no event had told of.
+    pub sweep_healed: AtomicU64,
+    pub sessions: AtomicU64,
+    pub stalls: AtomicU64,
+    pub handed_over: AtomicU64,
+    pub moved: AtomicU64,
+}
+
+impl Counts {
+    pub(crate) fn add(count: &AtomicU64, more: u64) {
+        count.fetch_add(more, Ordering::Relaxed);
+    }
+}
+
+/// Where actors find each other; one that is being restarted is not there.
+#[derive(Debug, Default)]
+pub struct Directory {
+    pub(crate) registrar: RwLock<Option<ActorRef<registrar::Message>>>,
+    pub(crate) watcher: RwLock<Option<ActorRef<watcher::Message>>>,
+    pub(crate) batches: RwLock<Option<ActorRef<batches::Message>>>,
+    pub(crate) pools: RwLock<Option<ActorRef<pools::Message>>>,
+    pub(crate) access: RwLock<Option<ActorRef<access::Message>>>,
+    pub(crate) timekeeper: RwLock<Option<ActorRef<timekeeper::Message>>>,
+    pub(crate) janitor: RwLock<Option<ActorRef<janitor::Message>>>,
+    pub(crate) gate: RwLock<Option<ActorRef<gate::Message>>>,
+    /// The idle workers of each state.
+    pub(crate) benches: RwLock<BTreeMap<JobState, Arc<Bench>>>,
+}
+
+impl Directory {
+    /// A child of the root is not to be found any more.
+    pub(crate) fn forget(&self, role: Role) {
+        match role {
+            Role::Registrar => *self.registrar.write() = None,
+            Role::Watcher => *self.watcher.write() = None,
+            Role::Batches => *self.batches.write() = None,
+            Role::Pools => {
+                *self.pools.write() = None;
+                self.benches.write().clear();
+            }
+            Role::Access => *self.access.write() = None,
+            Role::Timekeeper => *self.timekeeper.write() = None,
+            Role::Janitor => *self.janitor.write() = None,
+            Role::Gate => *self.gate.write() = None,
+            Role::Session | Role::Committer | Role::Feeds => {}
+        }
+    }
+
+    pub(crate) fn bench(&self, state: JobState) -> Option<Arc<Bench>> {
+        self.benches.read().get(&state).cloned()
+    }
+}
+
+/// Tells an actor something; if it is being restarted, it looks for itself when it is back.
+pub(crate) fn tell<M: ractor::Message>(to: &RwLock<Option<ActorRef<M>>>, message: M) {
+    if let Some(actor) = &*to.read() {
+        let _ = actor.cast(message);
+    }
+}
+
+/// A component as its node says, with its name in the tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Component {
+    /// `HOST-NNNNNNNNNN`.
+    pub path_name: String,
+    pub node: String,
+    pub file_system: String,
+}
+
+/// What lives as long as a session of the tree.
+#[derive(Debug)]
+pub struct Life {
+    pub queue: Queue,
+    pub serving: Serving,
+    pub services: ArcSwap<Services>,
+    pub finder: ArcSwapOption<Finder>,
+    /// Its own name among the components, when it is known.
+    pub own_name: RwLock<String>,
+    pub components: RwLock<Vec<Component>>,
+    /// Since when no component has had this file system.
+    pub gone: RwLock<BTreeMap<String, std::time::Instant>>,
+    /// Jobs that have ended since somebody asked.
+    pub(crate) ended: Ended,
+    /// Stops every step.
+    pub cancel: Cancel,
+}
+
+/// Jobs that have ended. If nobody asks, they are forgotten, and that is known.
+#[derive(Debug, Default)]
+pub(crate) struct Ended(parking_lot::Mutex<(Vec<ingest_queue::ids::Jid>, bool)>);
+
+impl Ended {
+    const MOST: usize = 100_000;
+
+    pub(crate) fn add(&self, jid: ingest_queue::ids::Jid) {
+        let (jids, missing) = &mut *self.0.lock();
+        if jids.len() < Self::MOST {
+            jids.push(jid);
+        } else {
+            jids.clear();
+            *missing = true;
+        }
+    }
+
+    /// Some may be missing.
+    pub(crate) fn missed(&self) {
+        self.0.lock().1 = true;
+    }
+
+    /// `None`: some are missing.
+    pub(crate) fn drain(&self) -> Option<Vec<ingest_queue::ids::Jid>> {
+        let (jids, missing) = std::mem::take(&mut *self.0.lock());
+        (!missing).then_some(jids)
+    }
+}
+
+impl Life {
+    pub(crate) fn new(queue: Queue, serving: Serving, services: Services) -> Self {
+        Self {
+            queue,
+            serving,
+            services: ArcSwap::from_pointee(services),
+            finder: ArcSwapOption::empty(),
+            own_name: RwLock::default(),
+            components: RwLock::default(),
+            gone: RwLock::default(),
+            ended: Ended::default(),
+            cancel: Cancel::new(),
+        }
+    }
+
+    pub fn services(&self) -> Arc<Services> {
+        self.services.load_full()
+    }
+
+    pub fn finder(&self) -> Option<Arc<Finder>> {
+        self.finder.load_full()
+    }
+
+    pub fn freed(&self) -> Freed {
+        self.services.load().freed.clone()
+    }
+
+    /// How many other nodes come before this one, for a thing with this number.
+    pub(crate) fn rank(&self, number: u32) -> u32 {
+        let names: Vec<String> = self.components.read().iter().map(|one| one.path_name.clone()).collect();
+        let rank = ingest_queue::index::rank_of(&names, &self.own_name.read(), number);
+        u32::try_from(rank).unwrap_or(u32::MAX)
+    }
+}
+
+impl House {
+    #[expect(clippy::too_many_arguments, reason = "it is called in one place, with a name for each")]
+    pub(crate) fn new(
+        name: String,
+        incarnation: String,
+        settings: Settings,
+        steps: ingest_steps::settings::Settings,
+        store: Store,
+        work: Arc<dyn Work>,
+        log: RestartLog,
+    ) -> Self {
+        Self {
+            name,
+            incarnation,
+            settings: ArcSwap::from_pointee(settings),
+            store,
+            work,
+            log,
+            floor: Arc::default(),
+            counts: Counts::default(),
+            directory: Directory::default(),
+            mode: watch::Sender::new(Mode::Running),
+            link: watch::Sender::new(SessionState::Suspended),
+            life: watch::Sender::new(None),
+            services: ArcSwapOption::empty(),
+            steps: ArcSwap::from_pointee(steps),
+            last_restart: RwLock::default(),
+            actors: AtomicU64::new(0),
+        }
+    }
+
+    /// A name for an actor that no other has, in this process.
+    pub(crate) fn actor_name(&self, name: &str) -> String {
+        let life = self.actors.fetch_add(1, Ordering::Relaxed);
+        format!("{}:{name}#{life}", self.incarnation)
+    }
+
+    pub fn mode(&self) -> Mode {
+        *self.mode.borrow()
+    }
+
+    /// Answers whether that is new. A node that drains does not come back.
+    pub(crate) fn set_mode(&self, mode: Mode) -> bool {
+        let changed = self.mode.send_if_modified(|now| {
+            let changes = *now != mode && *now != Mode::Draining;
+            if changes {
+                *now = mode;
+            }
+            changes
+        });
+        if changed {
+            tracing::info!(mode = mode.name(), "the node is {}", mode.name());
+            tell(&self.directory.registrar, registrar::Message::Refresh);
+            tell(&self.directory.batches, batches::Message::LookAgain);
+            tell(&self.directory.access, access::Message::Look);
+        }
+        changed
+    }
+
+    pub fn link(&self) -> SessionState {
+        *self.link.borrow()
+    }
+
+    pub(crate) fn set_link(&self, state: SessionState) {
+        self.link.send_replace(state);
+    }
+
+    /// Whether something new may be started now.
+    pub fn takes_work(&self) -> bool {
+        self.mode() == Mode::Running && self.link() == SessionState::Connected
+    }
+
+    /// Waits until something new may be started.
+    pub(crate) async fn may_take_work(&self) {
+        let (mut mode, mut link) = (self.mode.subscribe(), self.link.subscribe());
+        loop {
+            if *mode.borrow_and_update() == Mode::Running
+                && *link.borrow_and_update() == SessionState::Connected
+            {
+                return;
+            }
+            // Both senders live as long as this.
+            tokio::select! {
+                _ = mode.changed() => {}
+                _ = link.changed() => {}
+            }
+        }
+    }
+
+    /// The life of the session that there is now.
+    pub fn life(&self) -> Option<Arc<Life>> {
+        self.life.borrow().clone()
+    }
+
+    pub(crate) fn lives(&self) -> watch::Receiver<Option<Arc<Life>>> {
+        self.life.subscribe()
+    }
+
+    pub(crate) fn set_life(&self, life: Option<Arc<Life>>) {
+        self.life.send_replace(life);
+    }
+
+    pub(crate) fn last_restart(&self) -> Option<String> {
+        self.last_restart.read().clone()
+    }
+
+    /// Writes down that an actor is started again.
+    pub(crate) fn restarted(&self, actor: &str, crash: &Crash, verdict: Verdict, about: About) {
+        Counts::add(&self.counts.restarts, 1);
+        let (count, backoff) = match verdict {
+            Verdict::Again { count, after } => (count, after),
+            Verdict::GiveUp { count } => (count, Duration::ZERO),
+        };
+        let at = ingest_queue::date::Clock::system().now();
+        *self.last_restart.write() = Some(format!("{at} {actor}: {}", crash.reason.name()));
+        self.log.write(&Restart {
+            at,
+            node: self.name.clone(),
+            actor: actor.to_owned(),
+            pool: about.pool,
+            state: about.state,
+            job: about.job,
+            batch: about.batch,
+            reason: crash.reason.name().to_owned(),
+            message: crash.message.clone(),
+            location: crash.location.clone(),
+            count,
+            backoff_ms: u64::try_from(backoff.as_millis()).unwrap_or(u64::MAX),
+        });
+        if let Verdict::GiveUp { count } = verdict {
+            tracing::error!(actor, count, message = crash.message, "it died too often, and is given up");
+        }
+        tell(&self.directory.registrar, registrar::Message::Refresh);
+    }
+}
+
+/// What an actor that died was about.
+#[derive(Debug, Default)]
+pub(crate) struct About {
+    pub(crate) pool: Option<String>,
+    pub(crate) state: Option<String>,
+    pub(crate) job: Option<String>,
+    pub(crate) batch: Option<String>,
+}
+
+/// A task that ends with its owner.
+#[derive(Debug)]
+pub(crate) struct Task(tokio::task::JoinHandle<()>);
+
+impl Task {
+    pub(crate) fn spawn(future: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(tokio::spawn(future))
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

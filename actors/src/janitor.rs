@@ -1,0 +1,108 @@
+//! The janitor: what nobody needs any more goes.
+//!
+//! At once, by event: the working directory of a job that has ended for good. From time to time, on every node: locks
+//! of this session that nobody claims, leftovers on this node's disk. From time to time, on one node at a time, under
+//! `/cleanup/NAME`: completed jobs leave their queue, completed batches leave the tree after `upkeep.keep_batches`,
+//! expired access items go.
+//!
+//! **When things break.** A routine that fails is logged and made again the next time; none keeps another from its
+//! turn.
+
+mod routines;
+
+use std::sync::Arc;
+
+use ingest_queue::ids::{Bid, Jid};
+use ingest_steps::step::clean;
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+
+use self::routines::Swept;
+use crate::crash::handled;
+use crate::house::{House, Life, Task};
+
+/// What the janitor is told.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// A job has ended for good.
+    Ended { bid: Bid, jid: Jid },
+    /// It is time for a round.
+    Round,
+    /// Make a round now, and say what it did.
+    RunOnce(RpcReplyPort<Swept>),
+}
+
+/// The actor.
+#[derive(Debug)]
+pub(crate) struct Janitor;
+
+/// What it knows.
+#[derive(Debug)]
+pub(crate) struct State {
+    house: Arc<House>,
+    life: Arc<Life>,
+    timer: Option<Task>,
+}
+
+impl Actor for Janitor {
+    type Msg = Message;
+    type State = State;
+    type Arguments = (Arc<House>, Arc<Life>);
+
+    async fn pre_start(
+        &self,
+        _: ActorRef<Message>,
+        (house, life): Self::Arguments,
+    ) -> Result<State, ActorProcessingErr> {
+        Ok(State { house, life, timer: None })
+    }
+
+    async fn post_start(&self, myself: ActorRef<Message>, _: &mut State) -> Result<(), ActorProcessingErr> {
+        Ok(myself.cast(Message::Round)?)
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<Message>,
+        message: Message,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        handled(async {
+            match message {
+                Message::Ended { bid, jid } => state.ended(bid, jid).await,
+                Message::Round => {
+                    state.round().await;
+                    let (every, myself) = (state.house.settings.load().upkeep.every, myself.clone());
+                    state.timer = Some(Task::spawn(async move {
+                        tokio::time::sleep(every).await;
+                        let _ = myself.cast(Message::Round);
+                    }));
+                }
+                Message::RunOnce(reply) => {
+                    let swept = state.round().await;
+                    let _ = reply.send(swept);
+                }
+            }
+            Ok(())
+        })
+        .await
+    }
+}
+
+impl State {
+    async fn ended(&self, bid: Bid, jid: Jid) {
+        let services = self.life.services();
+        if !services.work.job(bid, jid).exists() {
+            return;
+        }
+        match clean::job(&services, bid, jid).await {
+            Ok(removed) => {
+                tracing::debug!(job = %jid, batch = %bid, bytes = removed.bytes, "its working directory is gone");
+                // The batch's own goes with the last of its jobs; one that is not empty stays.
+                let _ = tokio::fs::remove_dir(services.work.batch(bid)).await;
+            }
+            Err(failure) => {
+                tracing::warn!(job = %jid, batch = %bid, %failure, "its working directory is left for later");
+            }
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! What is done in a round.
+
+use futures::stream::{self, StreamExt as _};
+use ingest_queue::error::Error;
+use ingest_queue::map::{self, QueueRef};
+use ingest_queue::plan::job::Action;
+use ingest_queue::states::{BatchState, JobState};
+use ingest_steps::outcome::{Cancel, Progress};
+use ingest_steps::step::{assemble, clean};
+use ingest_store::recipes::{look, settle};
+use ingest_store::{Kind, Mode, path};
+
+use super::State;
+
+/// Jobs that leave their queue in one round at most, and side by side.
+const MOST_JOBS: usize = 10_000;
+const AT_ONCE: usize = 32;
+/// Batches that go in one round at most.
+const MOST_BATCHES: usize = 100;
+const CLEANUP: &str = "/cleanup";
+
+/// What a round did.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Swept {
+    /// Locks of this session that nobody claimed.
+    pub locks: usize,
+    /// Directories of attempts.
+    pub directories: usize,
+    /// Completed jobs that left their queue.
+    pub jobs: usize,
+    pub batches: usize,
+    pub access_items: usize,
+}
+
+impl State {
+    pub(super) async fn round(&self) -> Swept {
+        let mut swept = Swept::default();
+        if !self.house.takes_work() {
+            return swept;
+        }
+        let queue = &self.life.queue;
+        match queue.sweep_locks().await {
+            Ok(locks) => swept.locks += locks.len(),
+            Err(error) => tracing::warn!(%error, "locks could not be looked for"),
+        }
+        match queue.sweep_names().await {
+            Ok(names) => swept.locks += names.len(),
+            Err(error) => tracing::warn!(%error, "locks on objects could not be looked for"),
+        }
+        if self.house.work.is_real() {
+            let (services, progress, cancel) = (self.life.services(), Progress::default(), Cancel::new());
+            match clean::leftovers(queue, &services, &progress, &cancel).await {
+                Ok(removed) => swept.directories = removed.attempts.len(),
+                Err(failure) => tracing::warn!(%failure, "the working directory could not be cleaned up"),
+            }
+        }
+        swept.jobs = self.alone("jobs", self.jobs()).await;
+        swept.batches = self.alone("batches", self.batches()).await;
+        swept.access_items = self.access().await;
+        if swept != Swept::default() {
+            tracing::info!(?swept, "cleaned up");
+        }
+        swept
+    }
+
+    /// Runs a routine if no other node does.
+    async fn alone(&self, name: &str, routine: impl Future<Output = Result<usize, Error>>) -> usize {
+        let session = self.life.queue.session();
+        let lock = path::join(CLEANUP, name);
+        let made = settle(session, || session.make_dirs(CLEANUP)).await.answer;
+        let locked = match made {
+            Ok(()) => session.create(lock.as_str(), self.house.name.clone(), Mode::Ephemeral).await.map(|_| ()),
+            Err(error) => Err(error),
+        };
+        match locked {
+            Ok(()) => {}
+            Err(error) if error.kind() == Kind::NodeExists => return 0,
+            Err(error) => {
+                tracing::debug!(name, %error, "not cleaned up this time");
+                return 0;
+            }
+        }
+        let done = routine.await;
+        let released = settle(session, || session.delete(lock.as_str(), None)).await.answer;
+        if let Err(error) = released.or_else(|error| if error.kind() == Kind::NoNode { Ok(()) } else { Err(error) }) {
+            tracing::warn!(name, %error, "a cleanup lock is left, and goes with the session");
+        }
+        done.unwrap_or_else(|error| {
+            tracing::warn!(name, %error, "not cleaned up this time");
+            0
+        })
+    }
+
+    /// Completed jobs leave their queue.
+    async fn jobs(&self) -> Result<usize, Error> {
+        let queue = &self.life.queue;
+        let session = queue.session();
+        let (names, _) = look(session, || session.children(map::queue(JobState::Completed))).await?;
+        let completed = names.iter().filter_map(|name| QueueRef::parse(JobState::Completed, name));
+        let refs: Vec<QueueRef> = completed.take(MOST_JOBS).collect();
+        let cleaned = stream::iter(refs)
+            .map(|entry| queue.act(entry.jid, &Action::Clean, "", false))
+            .buffer_unordered(AT_ONCE)
+            .filter(|answer| futures::future::ready(answer.is_ok()));
+        Ok(cleaned.count().await)
+    }
+
+    /// Completed batches leave the tree when they have been there long enough.
+    async fn batches(&self) -> Result<usize, Error> {
+        let queue = &self.life.queue;
+        let session = queue.session();
+        let keep = self.house.settings.load().upkeep.keep_batches;
+        let (names, _) = look(session, || session.children(map::BATCHES)).await?;
+        let mut cleaned = 0;
+        for bid in names.iter().filter_map(|name| name.parse().ok()) {
+            let batch = match queue.batch(bid).await {
+                Ok(batch) => batch,
+                Err(error @ Error::Store(_)) => return Err(error),
+                Err(_) => continue,
+            };
+            let old = batch.status.last_modified.is_some_and(|at| at.until(queue.now()) >= keep);
+            if batch.state() != BatchState::Completed || !old {
+                continue;
+            }
+            match queue.clean_batch(bid, |_| {}).await {
+                Ok(_) => cleaned += 1,
+                Err(error @ Error::Store(_)) => return Err(error),
+                Err(error) => tracing::debug!(batch = %bid, %error, "a batch is left for later"),
+            }
+            if cleaned == MOST_BATCHES {
+                break;
+            }
+        }
+        Ok(cleaned)
+    }
+
+    /// Each node looks at its own disk.
+    async fn access(&self) -> usize {
+        match assemble::expire(&self.life.queue, &self.life.services(), &Cancel::new()).await {
+            Ok(expired) => expired.items.len(),
+            Err(failure) => {
+                tracing::warn!(%failure, "access items could not be looked at");
+                0
+            }
+        }
+    }
+}

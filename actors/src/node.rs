@@ -1,0 +1,205 @@
+//! A node: everything under one root, started, watched and ended from outside.
+//!
+//! ```no_run
+//! # async fn f(config: ingest_actors::node::Config) -> Result<(), Box<dyn std::error::Error>> {
+//! use ingest_actors::node::{End, Node};
+//!
+//! let node = Node::start(config).await?;
+//! node.ready().await;
+//! node.drain();
+//! assert_eq!(node.ended().await, End::Drained);
+//! # Ok(())
+//! # }
+//! ```
+
+use std::sync::Arc;
+
+use ingest_steps::profile::Profiles;
+use ingest_store::Store;
+use ractor::{Actor, ActorCell, ActorRef};
+use tokio::sync::{oneshot, watch};
+
+use crate::gate::{self, Snapshot};
+use crate::house::{House, Life, Mode, tell};
+use crate::restart_log::{Restart, RestartLog};
+use crate::root::{self, Root};
+use crate::settings::Settings;
+use crate::work::{Nothing, Steps, Work};
+use crate::{access, pools, registrar};
+
+/// What a node is made of.
+#[derive(Debug)]
+pub struct Config {
+    pub store: Store,
+    pub node: Settings,
+    pub steps: ingest_steps::settings::Settings,
+    /// Absent: the real steps, or none if `node.work` says so.
+    pub work: Option<Arc<dyn Work>>,
+}
+
+/// How a node has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    /// Everything that was under way came to its end.
+    Drained,
+    /// The grace was over: what ran was stopped and given back, and perhaps not all of it.
+    Hurried,
+    /// It was told to end at once.
+    AtOnce,
+    /// Something died too often.
+    GaveUp(String),
+    /// It could not work at all.
+    Refused(String),
+}
+
+/// A node that runs.
+#[derive(Debug)]
+pub struct Node {
+    house: Arc<House>,
+    root: ActorRef<root::Message>,
+    ended: oneshot::Receiver<End>,
+    ready: watch::Receiver<bool>,
+}
+
+/// An actor and those below it.
+#[derive(Debug, Clone)]
+pub struct Branch {
+    pub name: String,
+    pub cell: ActorCell,
+    pub children: Vec<Branch>,
+}
+
+impl Node {
+    /// Starts a node. It works when it is [`Node::ready`].
+    pub async fn start(config: Config) -> Result<Self, String> {
+        let Config { store, node, steps, work } = config;
+        let name = if node.node.name.is_empty() { host_name() } else { node.node.name.clone() };
+        let (dir, bound) = (node.node.dir.clone(), node.node.restart_log);
+        let log = tokio::task::spawn_blocking(move || {
+            RestartLog::open(&dir, bound).map_err(|error| format!("{}: {error}", dir.display()))
+        });
+        let log = log.await.map_err(|error| error.to_string())??;
+        let work: Arc<dyn Work> = match work {
+            Some(work) => work,
+            None if node.node.work => Arc::new(Steps),
+            None => Arc::new(Nothing),
+        };
+        let incarnation = ingest_queue::queue::Settings::new("").incarnation;
+        let house = Arc::new(House::new(name, incarnation, node, steps, store, work, log));
+        let (ended_sender, ended) = oneshot::channel();
+        let (ready_sender, ready) = watch::channel(false);
+        let setup = root::Setup { house: house.clone(), ended: ended_sender, ready: ready_sender };
+        let root_name = Some(house.actor_name("root"));
+        let (root, _) = Actor::spawn(root_name, Root, setup).await.map_err(|error| error.to_string())?;
+        Ok(Self { house, root, ended, ready })
+    }
+
+    /// Waits until all actors run; `false` if the node ended before.
+    pub async fn ready(&self) -> bool {
+        self.ready.clone().wait_for(|ready| *ready).await.is_ok()
+    }
+
+    /// Whether all actors run now, and work is taken.
+    pub fn is_ready(&self) -> bool {
+        *self.ready.borrow() && self.house.takes_work()
+    }
+
+    /// Ends when what is under way is done, within `shutdown.grace`.
+    pub fn drain(&self) {
+        let _ = self.root.cast(root::Message::Drain);
+    }
+
+    /// Ends now.
+    pub fn stop(&self) {
+        let _ = self.root.cast(root::Message::StopNow);
+    }
+
+    /// Waits for the end.
+    pub async fn ended(&mut self) -> End {
+        match (&mut self.ended).await {
+            Ok(end) => end,
+            Err(_) => End::GaveUp("the root has died".into()),
+        }
+    }
+
+    pub fn house(&self) -> &Arc<House> {
+        &self.house
+    }
+
+    /// Takes nothing new until it is resumed.
+    pub fn pause(&self) -> bool {
+        self.house.set_mode(Mode::Paused)
+    }
+
+    pub fn resume(&self) -> bool {
+        self.house.set_mode(Mode::Running)
+    }
+
+    /// What stands on the session that there is now; waits for one. `None` if the node has ended.
+    pub async fn life(&self) -> Option<Arc<Life>> {
+        let mut lives = self.house.lives();
+        let found = lives.wait_for(Option::is_some).await.ok()?;
+        found.clone()
+    }
+
+    /// The node as it is now, if it can be asked.
+    pub async fn snapshot(&self) -> Option<Snapshot> {
+        let gate = self.house.directory.gate.read().clone()?;
+        match gate.call(gate::Message::Snapshot, None).await {
+            Ok(ractor::rpc::CallResult::Success(snapshot)) => Some(snapshot),
+            _ => None,
+        }
+    }
+
+    /// The last restarts, the newest first. Blocks for one short read.
+    pub fn restarts(&self, count: usize) -> std::io::Result<Vec<Restart>> {
+        self.house.log.last(count)
+    }
+
+    /// Applies what can be changed while it runs. The caller says what cannot.
+    pub fn apply(&self, node: Settings, steps: ingest_steps::settings::Settings) {
+        self.house.settings.store(Arc::new(node));
+        self.house.steps.store(Arc::new(steps.clone()));
+        if let Some(before) = self.house.services.load_full() {
+            self.house.services.store(Some(Arc::new(before.with_settings(steps.clone()))));
+        }
+        if let Some(life) = self.house.life() {
+            let changed = life.services().with_settings(steps);
+            life.services.store(Arc::new(changed));
+            life.freed().poke();
+        }
+        tell(&self.house.directory.pools, pools::Message::Resize);
+        tell(&self.house.directory.access, access::Message::Resize);
+        tell(&self.house.directory.registrar, registrar::Message::Refresh);
+    }
+
+    /// Applies profiles that were read anew. Jobs that run end with those that they began with.
+    pub fn apply_profiles(&self, profiles: Profiles) {
+        if let Some(services) = self.house.services.load_full() {
+            *services.profiles.write() = Arc::new(profiles);
+        }
+    }
+
+    /// All actors, as they are supervised now.
+    pub fn tree(&self) -> Branch {
+        branch(&self.root.get_cell())
+    }
+}
+
+fn branch(cell: &ActorCell) -> Branch {
+    let name = cell.get_name().unwrap_or_default();
+    // Without the incarnation before it and the life behind it.
+    let plain = name.split_once(':').map_or(name.as_str(), |(_, name)| name);
+    let plain = plain.rsplit_once('#').map_or(plain, |(name, _)| name);
+    let mut children: Vec<Branch> = cell.get_children().iter().map(branch).collect();
+    children.sort_by(|a, b| a.name.cmp(&b.name));
+    Branch { name: plain.to_owned(), cell: cell.clone(), children }
+}
+
+/// The machine's name.
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name: String =
+        name.trim().chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_')).collect();
+    if name.is_empty() { "node".to_owned() } else { name }
+}

@@ -1,0 +1,227 @@
+//! The session of the tree, and everything that lives and dies with it.
+//!
+//! It says connected, suspended, expired. Connected: work is taken. Suspended: nothing new is started and nothing is
+//! committed; half a session timeout later every step is told to stop, except downloads, which touch nothing but
+//! files of their own. Expired: the tokens are revoked and the actor dies, so that its supervisor ends everything that
+//! stands on the session and begins anew.
+//!
+//! **When things break.** A server that cannot be reached is tried until it can. What refuses the node for good
+//! (authentication, a tree that another process has) ends it, with the reason.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use ingest_queue::date::Clock;
+use ingest_queue::queue::{self, Queue};
+use ingest_queue::states::{JobState, States as _};
+use ingest_steps::services::Services;
+use ingest_store::error::Next;
+use ingest_store::{Session, SessionState};
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+
+use crate::crash::{Crash, Reason, handled};
+use crate::house::{Counts, House, Life, Task};
+use crate::root;
+
+/// The longest pause between two tries to open a session.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// What the session is told.
+#[derive(Debug)]
+pub(crate) enum Message {
+    Open,
+    Opened(Box<Result<Session, ingest_store::Error>>),
+    State(SessionState),
+    /// It has been suspended for half its timeout.
+    HalfGone(u64),
+}
+
+/// The actor.
+#[derive(Debug)]
+pub(crate) struct SessionActor;
+
+/// What it knows.
+#[derive(Debug)]
+pub(crate) struct State {
+    house: Arc<House>,
+    root: ActorRef<root::Message>,
+    life: Option<Arc<Life>>,
+    tries: u32,
+    /// How often it has been suspended.
+    suspensions: u64,
+    task: Option<Task>,
+    timer: Option<Task>,
+}
+
+impl Actor for SessionActor {
+    type Msg = Message;
+    type State = State;
+    type Arguments = (Arc<House>, ActorRef<root::Message>);
+
+    async fn pre_start(
+        &self,
+        _: ActorRef<Message>,
+        (house, root): Self::Arguments,
+    ) -> Result<State, ActorProcessingErr> {
+        house.set_link(SessionState::Suspended);
+        Ok(State { house, root, life: None, tries: 0, suspensions: 0, task: None, timer: None })
+    }
+
+    async fn post_start(&self, myself: ActorRef<Message>, _: &mut State) -> Result<(), ActorProcessingErr> {
+        Ok(myself.cast(Message::Open)?)
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<Message>,
+        message: Message,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        handled(async {
+            match message {
+                Message::Open => state.open(&myself),
+                Message::Opened(opened) => state.opened(&myself, *opened).await?,
+                Message::State(found) => state.is_now(&myself, found)?,
+                Message::HalfGone(suspension) => state.half_gone(suspension),
+            }
+            Ok(())
+        })
+        .await
+    }
+}
+
+impl State {
+    /// Opens a session, on a task of its own: it may take long, and the node can be stopped meanwhile.
+    fn open(&mut self, myself: &ActorRef<Message>) {
+        let (store, myself) = (self.house.store.clone(), myself.clone());
+        self.task = Some(Task::spawn(async move {
+            let opened = store.session().await;
+            let _ = myself.cast(Message::Opened(Box::new(opened)));
+        }));
+    }
+
+    async fn opened(
+        &mut self,
+        myself: &ActorRef<Message>,
+        opened: Result<Session, ingest_store::Error>,
+    ) -> Result<(), Crash> {
+        let session = match opened {
+            Ok(session) => session,
+            Err(error) if matches!(error.next(), Next::StopNode | Next::GiveUp) => {
+                return self.refuse(format!("the tree cannot be used: {error}"));
+            }
+            Err(error) => {
+                self.tries += 1;
+                tracing::warn!(%error, tries = self.tries, "the tree cannot be reached, and is tried again");
+                let pause = Duration::from_millis(250).saturating_mul(1 << self.tries.min(5)).min(LONGEST_PAUSE);
+                myself.send_after(pause, || Message::Open);
+                return Ok(());
+            }
+        };
+        let life = match self.begin(&session).await {
+            Ok(life) => Arc::new(life),
+            Err(why) if session.state().is_final() => {
+                return Err(Crash::of(Reason::Expired, why));
+            }
+            Err(why) => return self.refuse(why),
+        };
+        Counts::add(&self.house.counts.sessions, 1);
+        let number = self.house.counts.sessions.load(Ordering::Relaxed);
+        let (engine, timeout) = (session.engine(), session.timeout());
+        tracing::info!(engine, session = format!("{:x}", session.id()), ?timeout, number, "connected");
+        self.follow(myself, &session);
+        self.life = Some(life.clone());
+        let _ = self.root.cast(root::Message::Up(life));
+        Ok(())
+    }
+
+    /// The first time what is wrong is told to whoever started the node; later it may be temporary.
+    fn refuse(&self, why: String) -> Result<(), Crash> {
+        if self.house.counts.sessions.load(Ordering::Relaxed) == 0 {
+            let _ = self.root.cast(root::Message::Refused(why));
+            return Ok(());
+        }
+        Err(Crash::error(why))
+    }
+
+    /// Everything that stands on this session.
+    async fn begin(&self, session: &Session) -> Result<Life, String> {
+        let settings = self.house.settings.load();
+        let of_queue = queue::Settings {
+            dialect: settings.queue.dialect,
+            node: self.house.name.clone(),
+            incarnation: self.house.incarnation.clone(),
+            max_timeouts: settings.queue.max_timeouts,
+            together: settings.queue.committing(),
+        };
+        let dialect = of_queue.dialect;
+        Queue::make_directories(session, dialect).await.map_err(|error| error.to_string())?;
+        let (queue, serving) = Queue::with_committer(session, of_queue, Clock::system());
+        let services = match self.house.services.load_full() {
+            Some(before) => before.on(session).await,
+            None => {
+                let steps = (**self.house.steps.load()).clone();
+                Services::open(steps, session, &self.house.name).await
+            }
+        };
+        let services = services.map_err(|failure| format!("a service cannot be opened: {failure}"))?;
+        self.house.services.store(Some(Arc::new(services.clone())));
+        Ok(Life::new(queue, serving, services))
+    }
+
+    fn follow(&mut self, myself: &ActorRef<Message>, session: &Session) {
+        let (mut states, myself) = (session.states(), myself.clone());
+        self.task = Some(Task::spawn(async move {
+            loop {
+                let state = states.borrow_and_update().state;
+                if myself.cast(Message::State(state)).is_err() || state.is_final() {
+                    return;
+                }
+                if states.changed().await.is_err() {
+                    let _ = myself.cast(Message::State(SessionState::Closed));
+                    return;
+                }
+            }
+        }));
+    }
+
+    fn is_now(&mut self, myself: &ActorRef<Message>, found: SessionState) -> Result<(), Crash> {
+        let before = self.house.link();
+        self.house.set_link(found);
+        match found {
+            SessionState::Connected => {
+                self.timer = None;
+                if before == SessionState::Suspended && self.suspensions > 0 {
+                    tracing::info!("connected again");
+                }
+            }
+            SessionState::Suspended => {
+                self.suspensions += 1;
+                let timeout = self.life.as_ref().map(|life| life.queue.session().timeout()).unwrap_or_default();
+                tracing::warn!(?timeout, "the connection to the tree is lost: nothing is started or committed");
+                let (suspension, myself) = (self.suspensions, myself.clone());
+                self.timer = Some(Task::spawn(async move {
+                    tokio::time::sleep(timeout / 2).await;
+                    let _ = myself.cast(Message::HalfGone(suspension));
+                }));
+            }
+            SessionState::Expired | SessionState::Closed => {
+                let lost = self.life.take().map(|life| life.queue.locks().revoke_all().len()).unwrap_or(0);
+                let why = format!("the session is over; {lost} locks went with it");
+                tracing::error!(locks = lost, "the session is over: everything is built anew");
+                return Err(Crash::of(Reason::Expired, why));
+            }
+        }
+        Ok(())
+    }
+
+    fn half_gone(&self, suspension: u64) {
+        if suspension != self.suspensions || self.house.link() != SessionState::Suspended {
+            return;
+        }
+        let private = JobState::Downloading.name();
+        let told = self.house.floor.cancel(|desk, _| desk.pool != private);
+        tracing::warn!(told, "still no connection: steps with effects elsewhere are told to stop");
+    }
+}

@@ -1,0 +1,193 @@
+//! The timekeeper: one heap of everything that is due at some time.
+//!
+//! Today that is stalls, and jobs whose node has been away for long enough. A step is judged by its own progress and
+//! by this node's own clock: one that has made none for `pools.STATE.stall` is ended, by ending its worker.
+//!
+//! **When things break.** A timekeeper that died has forgotten everything; the pools tell the next one what runs.
+//! Whatever is judged late is judged late, never wrongly.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::time::Instant;
+
+use crate::crash::handled;
+use crate::desk::Desk;
+use crate::house::{House, Life, Task, tell};
+
+/// What the timekeeper is told.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// Something runs at this desk.
+    Watch(Arc<Desk>),
+    /// It has ended.
+    Forget(String),
+    /// Put jobs back in line that were parked with this.
+    Unpark { at: Instant, key: String },
+    /// Something is due.
+    Tick,
+}
+
+/// The actor.
+#[derive(Debug)]
+pub(crate) struct Timekeeper;
+
+/// What it knows.
+#[derive(Debug)]
+pub(crate) struct State {
+    house: Arc<House>,
+    life: Arc<Life>,
+    /// By time, and then in the order in which they came.
+    due: BTreeMap<(Instant, u64), Due>,
+    next: u64,
+    /// By holder: what is watched, and where it stands in the heap.
+    watched: HashMap<String, (Instant, u64)>,
+    timer: Option<(Instant, Task)>,
+}
+
+#[derive(Debug)]
+enum Due {
+    /// Has it made progress since it had so much?
+    Stall {
+        desk: Arc<Desk>,
+        beats: u64,
+    },
+    Unpark(String),
+}
+
+impl Actor for Timekeeper {
+    type Msg = Message;
+    type State = State;
+    type Arguments = (Arc<House>, Arc<Life>);
+
+    async fn pre_start(
+        &self,
+        _: ActorRef<Message>,
+        (house, life): Self::Arguments,
+    ) -> Result<State, ActorProcessingErr> {
+        let (due, watched) = (BTreeMap::new(), HashMap::new());
+        Ok(State { house, life, due, next: 0, watched, timer: None })
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<Message>,
+        message: Message,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        handled(async {
+            match message {
+                Message::Watch(desk) => state.watch(desk),
+                Message::Forget(holder) => {
+                    if let Some(at) = state.watched.remove(&holder) {
+                        state.due.remove(&at);
+                    }
+                }
+                Message::Unpark { at, key } => {
+                    state.add(at, Due::Unpark(key));
+                }
+                Message::Tick => state.tick(Instant::now()),
+            }
+            state.arm(&myself);
+            Ok(())
+        })
+        .await
+    }
+}
+
+impl State {
+    fn add(&mut self, at: Instant, due: Due) -> (Instant, u64) {
+        self.next += 1;
+        self.due.insert((at, self.next), due);
+        (at, self.next)
+    }
+
+    fn stall(&self, desk: &Desk) -> Option<Duration> {
+        let settings = self.house.settings.load();
+        settings.pools.named(&desk.pool).map(|pool| pool.stall)
+    }
+
+    fn watch(&mut self, desk: Arc<Desk>) {
+        let (Some(current), Some(stall)) = (desk.current(), self.stall(&desk)) else { return };
+        let holder = desk.holder.clone();
+        if let Some(before) = self.watched.remove(&holder) {
+            self.due.remove(&before);
+        }
+        let beats = current.progress.beats();
+        let at = self.add(Instant::now() + stall, Due::Stall { desk, beats });
+        self.watched.insert(holder, at);
+    }
+
+    fn tick(&mut self, now: Instant) {
+        while let Some(entry) = self.due.first_entry().filter(|entry| entry.key().0 <= now) {
+            match entry.remove() {
+                Due::Unpark(key) => {
+                    if let Some(finder) = self.life.finder() {
+                        finder.unpark(key);
+                    }
+                }
+                Due::Stall { desk, beats } => {
+                    self.watched.remove(&desk.holder);
+                    let Some(current) = desk.current() else { continue };
+                    if current.progress.beats() != beats {
+                        self.watch(desk);
+                        continue;
+                    }
+                    let job = current.entry.map(|entry| entry.jid.to_string());
+                    tracing::warn!(worker = desk.name, job, "no progress for too long: it is stopped");
+                    desk.stalled();
+                    current.cancel.cancel();
+                    desk.end();
+                }
+            }
+        }
+    }
+
+    /// Wakes at what is due next.
+    fn arm(&mut self, myself: &ActorRef<Message>) {
+        let next = self.due.keys().next().map(|(at, _)| *at);
+        if next == self.timer.as_ref().map(|(at, _)| *at) {
+            return;
+        }
+        self.timer = next.map(|at| {
+            let myself = myself.clone();
+            let wake = async move {
+                tokio::time::sleep_until(at).await;
+                let _ = myself.cast(Message::Tick);
+            };
+            (at, Task::spawn(wake))
+        });
+    }
+}
+
+/// A step that the timekeeper looks at, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    house: Arc<House>,
+    holder: String,
+}
+
+impl Watched {
+    pub(crate) fn new(house: &Arc<House>, desk: &Arc<Desk>) -> Self {
+        tell(&house.directory.timekeeper, Message::Watch(desk.clone()));
+        Self { house: house.clone(), holder: desk.holder.clone() }
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        tell(&self.house.directory.timekeeper, Message::Forget(std::mem::take(&mut self.holder)));
+    }
+}
+
+/// Tells a new timekeeper of what has run for long.
+pub(crate) fn watch_again(house: &House, desk: &Arc<Desk>) {
+    if desk.current().is_some() {
+        tell(&house.directory.timekeeper, Message::Watch(desk.clone()));
+    }
+}
+
+
+

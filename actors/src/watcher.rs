@@ -1,0 +1,257 @@
+//! The watcher: events of the tree become messages.
+//!
+//! It follows the job queues (by the index, which tells pools what waits), the batches, the holds, the components and
+//! the access queues, each by one recursive watch. After a reconnect each is looked at again, and only what differs
+//! is told. A slow sweep compares the index with the tree, puts right what no event has told of, and counts it.
+//!
+//! **When things break.** With the session it ends. An index that cannot be kept true ends the watcher, and with it
+//! those who stand on it; its supervisor starts them again.
+
+mod events;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use ingest_queue::index::finder::{Ended, Finder};
+use ingest_queue::map;
+use ingest_store::{Event, Session, TreeWatch, path};
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+
+pub(crate) use self::events::BatchEvent;
+use self::events::batch_event;
+use crate::crash::{Crash, Reason, handled};
+use crate::house::{Component, Counts, House, Life, Task, tell};
+use crate::registrar::Info;
+use crate::worker::{HELD, parked_with};
+use crate::{access, batches, janitor};
+
+/// What the watcher is told, by those who read events and by the clock.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// A component has come, gone or changed.
+    Components,
+    /// A hold was set or lifted.
+    Holds,
+    Sweep,
+    /// The index has ended.
+    Ended(Ended),
+}
+
+/// The actor.
+#[derive(Debug)]
+pub(crate) struct Watcher;
+
+/// What it knows.
+#[derive(Debug)]
+pub(crate) struct State {
+    house: Arc<House>,
+    life: Arc<Life>,
+    finder: Arc<Finder>,
+    readers: Vec<Task>,
+    sweep: Option<Task>,
+}
+
+impl Actor for Watcher {
+    type Msg = Message;
+    type State = State;
+    type Arguments = (Arc<House>, Arc<Life>);
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<Message>,
+        (house, life): Self::Arguments,
+    ) -> Result<State, ActorProcessingErr> {
+        let session = life.queue.session().clone();
+        let index = house.settings.load().queue.index();
+        let finder = Arc::new(Finder::start(&session, index).await.map_err(Crash::error)?);
+        life.finder.store(Some(finder.clone()));
+        let mut state = State { house, life, finder, readers: Vec::new(), sweep: None };
+        state.follow(&session, &myself).await?;
+        Ok(state)
+    }
+
+    async fn post_start(
+        &self,
+        myself: ActorRef<Message>,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        state.sweep_later(&myself);
+        Ok(myself.cast(Message::Components)?)
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<Message>,
+        message: Message,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        handled(async {
+            match message {
+                Message::Components => state.components().await?,
+                Message::Holds => state.holds(),
+                Message::Sweep => {
+                    state.sweep().await;
+                    state.sweep_later(&myself);
+                }
+                Message::Ended(why) => return Err(ended(&why)),
+            }
+            Ok(())
+        })
+        .await
+    }
+}
+
+fn ended(why: &Ended) -> Crash {
+    match why {
+        Ended::Session(_) => Crash::of(Reason::Expired, "the session is over"),
+        Ended::Unreadable(error) => Crash::error(format!("the queues cannot be listed: {error}")),
+    }
+}
+
+impl State {
+    async fn follow(&mut self, session: &Session, myself: &ActorRef<Message>) -> Result<(), Crash> {
+        let watch = async |at: &str| session.watch_tree(at).await.map_err(Crash::error);
+        let batches = watch(map::BATCHES).await?;
+        let components = watch(map::NODES).await?;
+        let access = watch(map::ACCESS).await?;
+        let holds = [watch(map::QUEUE_HOLDS).await?, watch(map::COLLECTION_HOLDS).await?];
+        self.readers.push(Task::spawn(read_batches(batches, self.house.clone(), self.life.clone())));
+        let one = myself.clone();
+        self.readers.push(Task::spawn(each_change(components, move || one.cast(Message::Components).is_ok())));
+        for watch in holds {
+            let one = myself.clone();
+            self.readers.push(Task::spawn(each_change(watch, move || one.cast(Message::Holds).is_ok())));
+        }
+        let house = self.house.clone();
+        let look = move || {
+            tell(&house.directory.access, access::Message::Look);
+            true
+        };
+        self.readers.push(Task::spawn(each_change(access, look)));
+        let (finder, one) = (self.finder.clone(), myself.clone());
+        self.readers.push(Task::spawn(async move {
+            let why = finder.over().await;
+            let _ = one.cast(Message::Ended(why));
+        }));
+        Ok(())
+    }
+
+    /// Who lives, and with which disk.
+    async fn components(&self) -> Result<(), Crash> {
+        let session = self.life.queue.session();
+        let look = ingest_store::recipes::look(session, || session.children(map::NODES)).await;
+        let names = match look {
+            Ok((names, _)) => names,
+            Err(error) if error.kind() == ingest_store::Kind::NoNode => Vec::new(),
+            Err(error) => return Err(Crash::error(error)),
+        };
+        let paths = names.iter().map(|name| path::join(map::NODES, name)).collect::<Vec<_>>();
+        let read = ingest_store::recipes::look(session, || session.get_many(paths.clone())).await;
+        let found = read.map_err(Crash::error)?;
+        let mut components = Vec::new();
+        for (path_name, found) in names.iter().zip(found) {
+            let Some((data, _)) = found else { continue };
+            let info: Info = serde_json::from_slice(&data).unwrap_or_default();
+            let (node, file_system) = (info.node, info.file_system);
+            components.push(Component { path_name: path_name.clone(), node, file_system });
+        }
+        let living: Vec<String> = components.iter().map(|one| one.path_name.clone()).collect();
+        let own = self.life.own_name.read().clone();
+        self.disks(&components);
+        *self.life.components.write() = components;
+        if !own.is_empty() {
+            self.finder.components(living, &own);
+        }
+        Ok(())
+    }
+
+    /// Which disks have come or gone.
+    fn disks(&self, now: &[Component]) {
+        let mut gone = self.life.gone.write();
+        for before in self.life.components.read().iter() {
+            if !before.file_system.is_empty() && !now.iter().any(|one| one.file_system == before.file_system) {
+                gone.entry(before.file_system.clone()).or_insert_with(Instant::now);
+                // Those who wait for it look how long it has been away.
+                self.finder.unpark(parked_with(&before.file_system));
+            }
+        }
+        for one in now {
+            if gone.remove(&one.file_system).is_some() {
+                self.finder.unpark(parked_with(&one.file_system));
+            }
+        }
+    }
+
+    fn holds(&self) {
+        self.life.queue.forget_holds();
+        self.finder.unpark(HELD);
+        tell(&self.house.directory.batches, batches::Message::LookAgain);
+        tell(&self.house.directory.access, access::Message::Look);
+    }
+
+    async fn sweep(&self) {
+        match self.finder.sweep().await {
+            Some(0) | None => {}
+            Some(healed) => {
+                Counts::add(&self.house.counts.sweep_healed, healed as u64);
+                tracing::warn!(healed, "the sweep found what no event had told of");
+            }
+        }
+        tell(&self.house.directory.batches, batches::Message::ListAgain);
+        tell(&self.house.directory.access, access::Message::Look);
+    }
+
+    fn sweep_later(&mut self, myself: &ActorRef<Message>) {
+        let (every, myself) = (self.house.settings.load().upkeep.every, myself.clone());
+        self.sweep = Some(Task::spawn(async move {
+            tokio::time::sleep(every).await;
+            let _ = myself.cast(Message::Sweep);
+        }));
+    }
+}
+
+/// Says that something has happened, whatever it was, until nobody listens or the session is over.
+async fn each_change(mut watch: TreeWatch, say: impl Fn() -> bool) {
+    loop {
+        let event = watch.next().await;
+        // Many events are one change.
+        let mut over = matches!(event, Event::Ended(_));
+        while let Some(event) = watch.try_next() {
+            over |= matches!(event, Event::Ended(_));
+            if over {
+                break;
+            }
+        }
+        if over || !say() {
+            return;
+        }
+    }
+}
+
+/// Tells the batches, and those who wait for jobs to end.
+async fn read_batches(mut watch: TreeWatch, house: Arc<House>, life: Arc<Life>) {
+    loop {
+        let event = watch.next().await;
+        let found = match &event {
+            Event::Ended(_) => return,
+            Event::Relist(_) => {
+                life.ended.missed();
+                life.freed().poke();
+                tell(&house.directory.batches, batches::Message::ListAgain);
+                continue;
+            }
+            Event::Children(_) => continue,
+            Event::Created(path) | Event::Deleted(path) | Event::Changed(path) => path.as_str(),
+        };
+        let Some(told) = batch_event(&event, found) else { continue };
+        if let BatchEvent::Ended { bid, jid, for_good } = told {
+            life.ended.add(jid);
+            life.freed().poke();
+            if for_good && house.work.is_real() {
+                tell(&house.directory.janitor, janitor::Message::Ended { bid, jid });
+            }
+            continue;
+        }
+        tell(&house.directory.batches, batches::Message::Event(told));
+    }
+}

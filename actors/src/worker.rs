@@ -1,0 +1,275 @@
+//! A StateActor: takes a job of its state, does the step, commits what came of it.
+//!
+//! It gets a job by message, from its pool or handed over by the state before, and works on one at a time: the step
+//! runs inside the handler, so that ending the actor ends the step. When it is done it goes back to the bench, or
+//! retires if its pool has become smaller.
+//!
+//! **When things break.** A panic, or an error that leaves open what became of the job, ends the actor: its pool
+//! releases the lock, puts the job back in line, and starts another. A job that cannot be taken (locked elsewhere, on
+//! another node's disk, held) stands aside in the index until what it waits for has happened. A refused commit means
+//! that the job is another's: it is let go.
+
+mod homes;
+mod taking;
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ingest_queue::error::Error;
+use ingest_queue::index::Candidate;
+use ingest_queue::index::finder::Finder;
+use ingest_queue::jobs::Lease;
+use ingest_queue::map::QueueRef;
+use ingest_queue::plan::job::Change;
+use ingest_queue::queue::Queue;
+use ingest_queue::states::{JobState, States as _};
+use ingest_steps::outcome::Failure;
+use ingest_steps::step::{self, Ending};
+use ingest_store::error::Next;
+use ractor::{Actor, ActorProcessingErr, ActorRef, MessagingErr};
+use tokio::time::Instant;
+use tracing::Instrument as _;
+
+pub(crate) use self::homes::parked_with;
+pub(crate) use self::taking::HELD;
+use crate::bench::{Bench, Seat};
+use crate::crash::{Crash, handled};
+use crate::desk::Desk;
+use crate::house::{Counts, House, Life};
+use crate::timekeeper::Watched;
+
+/// Why a worker ends that is not needed any more.
+pub(crate) const RETIRED: &str = "retired";
+/// A step that takes longer is announced to the timekeeper.
+const ANNOUNCE: Duration = Duration::from_secs(1);
+/// How long a job that was given back, because something was in its way, is left alone.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// What a StateActor is told.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// Try this one.
+    Work(Candidate),
+    /// Go on with this one, whose lock is held.
+    Continue(Box<Lease>),
+}
+
+/// The actor; everything that it knows is in [`Worker`].
+#[derive(Debug)]
+pub(crate) struct StateActor;
+
+/// What a worker works with.
+#[derive(Debug, Clone)]
+pub(crate) struct Worker {
+    pub(crate) house: Arc<House>,
+    pub(crate) life: Arc<Life>,
+    pub(crate) finder: Arc<Finder>,
+    pub(crate) state: JobState,
+    pub(crate) bench: Arc<Bench>,
+    pub(crate) desk: Arc<Desk>,
+}
+
+impl Actor for StateActor {
+    type Msg = Message;
+    type State = Worker;
+    type Arguments = Worker;
+
+    async fn pre_start(&self, _: ActorRef<Message>, worker: Worker) -> Result<Worker, ActorProcessingErr> {
+        Ok(worker)
+    }
+
+    async fn post_start(
+        &self,
+        myself: ActorRef<Message>,
+        worker: &mut Worker,
+    ) -> Result<(), ActorProcessingErr> {
+        worker.bench.put(Seat { actor: myself, desk: worker.desk.clone() });
+        Ok(())
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<Message>,
+        message: Message,
+        worker: &mut Worker,
+    ) -> Result<(), ActorProcessingErr> {
+        let sitting = worker.desk.sit();
+        let work = handled(worker.work(message));
+        ingest_steps::outcome::BUSY.scope(Arc::new(sitting.clone()), work).await?;
+        worker.desk.clear();
+        drop(sitting);
+        if worker.bench.retire() {
+            myself.stop(Some(RETIRED.into()));
+        } else {
+            worker.bench.put(Seat { actor: myself, desk: worker.desk.clone() });
+        }
+        Ok(())
+    }
+}
+
+impl Worker {
+    fn queue(&self) -> &Queue {
+        &self.life.queue
+    }
+
+    async fn work(&self, message: Message) -> Result<(), Crash> {
+        match message {
+            Message::Work(candidate) => match self.take(candidate).await? {
+                Some(lease) => self.step(lease).await,
+                None => Ok(()),
+            },
+            Message::Continue(lease) => self.step(*lease).await,
+        }
+    }
+
+    async fn step(&self, mut lease: Lease) -> Result<(), Crash> {
+        let entry = lease.job().entry();
+        let (jid, bid, attempt) = (entry.jid, lease.job().bid, lease.job().status.attempt);
+        self.desk.acquired(bid, attempt);
+        let state = entry.state.name();
+        let node = self.house.name.as_str();
+        let span = tracing::info_span!("job", node, batch = %bid, job = %jid, state, attempt);
+        async {
+            let answer = self.run(&mut lease).await;
+            self.conclude(lease, entry, answer).await
+        }
+        .instrument(span)
+        .await
+    }
+
+    async fn run(&self, lease: &mut Lease) -> Result<Change, Failure> {
+        let Some(current) = self.desk.current() else { return Err(Failure::Cancelled) };
+        let services = self.life.services();
+        let step =
+            self.house.work.run(&self.life.queue, lease, &services, &current.progress, &current.cancel);
+        let mut step = pin!(step);
+        if let Ok(answer) = tokio::time::timeout(ANNOUNCE, &mut step).await {
+            return answer;
+        }
+        let _watched = Watched::new(&self.house, &self.desk);
+        step.await
+    }
+
+    /// Commits what came of the step.
+    async fn conclude(
+        &self,
+        mut lease: Lease,
+        entry: QueueRef,
+        answer: Result<Change, Failure>,
+    ) -> Result<(), Crash> {
+        let answer = match answer {
+            Ok(change) => match self.seat_for(&lease, &change) {
+                Some((next, seat, bench)) => {
+                    let handed = self.queue().hand_over_to(&mut lease, next, &change, &seat.desk.holder);
+                    match handed.await {
+                        Ok(()) => return self.hand(lease, entry, &seat).await,
+                        Err(error) => {
+                            bench.put(seat);
+                            return self.unsure(lease, entry, error).await;
+                        }
+                    }
+                }
+                None => Ok(change),
+            },
+            failure => failure,
+        };
+        let again = matches!(answer, Err(Failure::Again(_)));
+        match step::conclude(self.queue(), &mut lease, answer).await {
+            Ok(Ending::Moved(to)) => {
+                self.finder.finished(entry);
+                self.moved(&lease, to);
+                Ok(())
+            }
+            Ok(Ending::GivenBack(why)) => {
+                tracing::info!(why, "given back");
+                if again {
+                    self.finder.delay(entry.jid, Instant::now() + AGAIN);
+                } else {
+                    self.finder.put_back(entry.jid);
+                }
+                Ok(())
+            }
+            Ok(Ending::Lost(why)) => {
+                tracing::warn!(why, "let go: it is not this node's any more");
+                self.finder.put_back(entry.jid);
+                Ok(())
+            }
+            Err(error) => self.unsure(lease, entry, error).await,
+        }
+    }
+
+    fn moved(&self, lease: &Lease, to: JobState) {
+        Counts::add(&self.house.counts.moved, 1);
+        let message = lease.job().status.message.as_str();
+        match to {
+            JobState::Failed => tracing::warn!(message, "failed"),
+            JobState::Completed => tracing::info!("completed"),
+            to => tracing::debug!(to = to.name(), "moved"),
+        }
+    }
+
+    /// The commit of a transition was refused, or nobody knows.
+    async fn unsure(&self, mut lease: Lease, entry: QueueRef, error: Error) -> Result<(), Crash> {
+        match &error {
+            Error::Store(store) if matches!(store.next(), Next::Rebuild) => {
+                // Everything ends with the session; what is here is another's.
+                tracing::warn!(%error, "let go with the session");
+                return Ok(());
+            }
+            Error::Store(_) => return Err(Crash::error(format!("{}: {error}", entry.jid))),
+            Error::Lost { .. } => tracing::warn!(%error, "let go: it is not this node's any more"),
+            _ => tracing::error!(%error, "its step was done, and could not be committed"),
+        }
+        // So that the lock is forgotten here, and released if it is still ours.
+        match self.queue().give_back(&mut lease, None).await {
+            Ok(()) | Err(Error::Lost { .. }) => {
+                self.finder.delay(entry.jid, Instant::now() + AGAIN);
+                Ok(())
+            }
+            Err(error) => Err(Crash::error(format!("{}: {error}", entry.jid))),
+        }
+    }
+
+    /// A worker for the next state, if its pool would choose this job next and has somebody idle.
+    fn seat_for(&self, lease: &Lease, change: &Change) -> Option<(JobState, Seat, Arc<Bench>)> {
+        let next = lease.job().state().success(self.queue().dialect()).filter(|next| next.is_working())?;
+        let priority = change.priority.unwrap_or(lease.job().priority);
+        let (seat, bench) = self.seat(QueueRef::new(next, priority, lease.jid()))?;
+        Some((next, seat, bench))
+    }
+
+    fn seat(&self, entry: QueueRef) -> Option<(Seat, Arc<Bench>)> {
+        let bench = self.house.directory.bench(entry.state)?;
+        if !self.house.takes_work() || !self.finder.is_next(entry) {
+            return None;
+        }
+        bench.take().map(|seat| (seat, bench))
+    }
+
+    /// Gives a job that has been moved on to the worker that was reserved for it.
+    async fn hand(&self, lease: Lease, from: QueueRef, seat: &Seat) -> Result<(), Crash> {
+        let to = lease.job().entry();
+        let (bid, attempt) = (lease.job().bid, lease.job().status.attempt);
+        self.finder.hand_over(from, to);
+        Counts::add(&self.house.counts.moved, 1);
+        let mut lease = Box::new(lease);
+        if seat.desk.put(to, Some(bid), attempt) {
+            match seat.actor.cast(Message::Continue(lease)) {
+                Err(MessagingErr::SendErr(Message::Continue(back))) => lease = back,
+                _ => {
+                    Counts::add(&self.house.counts.handed_over, 1);
+                    return Ok(());
+                }
+            }
+        }
+        // It has died meanwhile: the job waits for the next.
+        match self.queue().give_back(&mut lease, None).await {
+            Ok(()) | Err(Error::Lost { .. }) => {
+                self.finder.put_back(to.jid);
+                Ok(())
+            }
+            Err(error) => Err(Crash::error(format!("{}: {error}", to.jid))),
+        }
+    }
+}
