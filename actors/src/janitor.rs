@@ -16,7 +16,7 @@ use ingest_queue::ids::{Bid, Jid};
 use ingest_steps::step::clean;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
-use self::routines::Swept;
+pub use self::routines::Swept;
 use crate::crash::handled;
 use crate::house::{House, Life, Task};
 

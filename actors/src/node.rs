@@ -16,7 +16,8 @@ use std::sync::Arc;
 
 use ingest_steps::profile::Profiles;
 use ingest_store::Store;
-use ractor::{Actor, ActorCell, ActorRef};
+use parking_lot::RwLock;
+use ractor::{Actor, ActorCell, ActorRef, RpcReplyPort};
 use tokio::sync::{oneshot, watch};
 
 use crate::gate::{self, Snapshot};
@@ -25,7 +26,8 @@ use crate::restart_log::{Restart, RestartLog};
 use crate::root::{self, Root};
 use crate::settings::Settings;
 use crate::work::{Nothing, Steps, Work};
-use crate::{access, pools, registrar};
+pub use crate::janitor::Swept;
+use crate::{access, janitor, pools, registrar};
 
 /// What a node is made of.
 #[derive(Debug)]
@@ -126,13 +128,30 @@ impl Node {
         &self.house
     }
 
-    /// Takes nothing new until it is resumed.
-    pub fn pause(&self) -> bool {
-        self.house.set_mode(Mode::Paused)
+    /// Takes nothing new until it is resumed. `None` if it cannot be asked; `false` if it was so already.
+    pub async fn pause(&self) -> Option<bool> {
+        self.ask(&self.house.directory.gate, |reply| gate::Message::Mode(Mode::Paused, reply)).await
     }
 
-    pub fn resume(&self) -> bool {
-        self.house.set_mode(Mode::Running)
+    pub async fn resume(&self) -> Option<bool> {
+        self.ask(&self.house.directory.gate, |reply| gate::Message::Mode(Mode::Running, reply)).await
+    }
+
+    /// Makes the janitor's round now; says what it did.
+    pub async fn clean_up(&self) -> Option<Swept> {
+        self.ask(&self.house.directory.janitor, janitor::Message::RunOnce).await
+    }
+
+    async fn ask<M: ractor::Message, T: Send + 'static>(
+        &self,
+        whom: &RwLock<Option<ActorRef<M>>>,
+        question: impl FnOnce(RpcReplyPort<T>) -> M,
+    ) -> Option<T> {
+        let actor = whom.read().clone()?;
+        match actor.call(question, None).await {
+            Ok(ractor::rpc::CallResult::Success(answer)) => Some(answer),
+            _ => None,
+        }
     }
 
     /// What stands on the session that there is now; waits for one. `None` if the node has ended.
@@ -144,11 +163,7 @@ impl Node {
 
     /// The node as it is now, if it can be asked.
     pub async fn snapshot(&self) -> Option<Snapshot> {
-        let gate = self.house.directory.gate.read().clone()?;
-        match gate.call(gate::Message::Snapshot, None).await {
-            Ok(ractor::rpc::CallResult::Success(snapshot)) => Some(snapshot),
-            _ => None,
-        }
+        self.ask(&self.house.directory.gate, gate::Message::Snapshot).await
     }
 
     /// The last restarts, the newest first. Blocks for one short read.

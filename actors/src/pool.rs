@@ -168,8 +168,8 @@ impl Pool {
         let name = format!("{}-{place}", self.name());
         let actor_name = Some(self.setup.house.actor_name(&name));
         let desk = self.setup.house.floor.desk(self.name(), name);
-        let Setup { house, life, finder, state, .. } = self.setup.clone();
-        let worker = Worker { house, life, finder, state, bench: self.bench.clone(), desk: desk.clone() };
+        let Setup { house, life, finder, .. } = self.setup.clone();
+        let worker = Worker { house, life, finder, bench: self.bench.clone(), desk: desk.clone() };
         self.bench.hired();
         let supervisor = myself.get_cell();
         let spawned = if self.decides_for_all() {

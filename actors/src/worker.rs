@@ -65,7 +65,6 @@ pub(crate) struct Worker {
     pub(crate) house: Arc<House>,
     pub(crate) life: Arc<Life>,
     pub(crate) finder: Arc<Finder>,
-    pub(crate) state: JobState,
     pub(crate) bench: Arc<Bench>,
     pub(crate) desk: Arc<Desk>,
 }

@@ -3,14 +3,9 @@
 
 pub(crate) mod fixture;
 
-use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use axum::extract::State;
-use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
-use axum::response::{IntoResponse, Response};
 use ingest_queue::date::{Clock, Date};
 use ingest_queue::fsck;
 use ingest_queue::ids::{Bid, Jid};
@@ -27,9 +22,9 @@ use ingest_steps::services::Services;
 use ingest_steps::settings::{self, Settings};
 use ingest_steps::step::{Payload, Task};
 use ingest_store::Session;
-use parking_lot::Mutex;
 use tempfile::TempDir;
-use url::Url;
+
+pub(crate) use ingest_harness::FileServer;
 
 pub(crate) const WHO: &str = "worker";
 pub(crate) const PROFILE: &str = "test_content";
@@ -195,82 +190,6 @@ pub(crate) fn digest(algorithm: Algorithm, data: &[u8]) -> Digest {
 
 pub(crate) fn sha256(data: &[u8]) -> Digest {
     digest(Algorithm::Sha256, data)
-}
-
-/// Files over HTTP, with their lengths, entity tags and ranges, and how often each was asked for.
-pub(crate) struct FileServer {
-    address: SocketAddr,
-    files: Arc<Mutex<Files>>,
-    task: tokio::task::JoinHandle<()>,
-}
-
-#[derive(Default)]
-struct Files {
-    content: HashMap<String, Arc<Vec<u8>>>,
-    asked: HashMap<String, Vec<String>>,
-}
-
-impl Drop for FileServer {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-impl FileServer {
-    pub(crate) async fn start() -> Self {
-        let files = Arc::<Mutex<Files>>::default();
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let app = axum::Router::new().fallback(serve).with_state(files.clone());
-        let task = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
-        Self { address, files, task }
-    }
-
-    /// Puts a file at a path (`/a/b`), and answers its URL.
-    pub(crate) fn put(&self, path: &str, content: impl Into<Vec<u8>>) -> Url {
-        self.files.lock().content.insert(path.to_owned(), Arc::new(content.into()));
-        self.url(path)
-    }
-
-    pub(crate) fn remove(&self, path: &str) {
-        self.files.lock().content.remove(path);
-    }
-
-    pub(crate) fn url(&self, path: &str) -> Url {
-        Url::parse(&format!("http://{}{path}", self.address)).unwrap()
-    }
-
-    /// The methods that a path was asked with, in their order.
-    pub(crate) fn asked(&self, path: &str) -> Vec<String> {
-        self.files.lock().asked.get(path).cloned().unwrap_or_default()
-    }
-}
-
-async fn serve(
-    State(files): State<Arc<Mutex<Files>>>,
-    method: Method,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Response {
-    let content = {
-        let mut files = files.lock();
-        files.asked.entry(uri.path().to_owned()).or_default().push(method.to_string());
-        files.content.get(uri.path()).cloned()
-    };
-    let Some(content) = content else { return StatusCode::NOT_FOUND.into_response() };
-    let tag = format!("\"{}\"", &sha256(&content).hex()[..16]);
-    let range = headers.get(header::RANGE).and_then(|value| value.to_str().ok());
-    let from: Option<usize> =
-        range.and_then(|range| range.strip_prefix("bytes=")?.split('-').next()?.parse().ok());
-    let same = headers.get(header::IF_RANGE).is_none_or(|asked| asked.as_bytes() == tag.as_bytes());
-    match from.filter(|from| same && *from < content.len()) {
-        None => ([(header::ETAG, tag)], content.as_ref().clone()).into_response(),
-        Some(from) => {
-            let span = format!("bytes {from}-{}/{}", content.len() - 1, content.len());
-            let headers = [(header::ETAG, tag), (header::CONTENT_RANGE, span)];
-            (StatusCode::PARTIAL_CONTENT, headers, content[from..].to_vec()).into_response()
-        }
-    }
 }
 
 /// All files below a directory, by their relative paths.

@@ -10,6 +10,7 @@
 //! | [`proxy`] | [`Proxy`]: cuts, stalls, delays, drops one reply or request; counts requests by kind |
 //! | [`faults`] | [`Matcher`] and [`Witness`]: which request a fault is for, and when it happened |
 //! | [`session`] | [`expire_session`] and its witness |
+//! | [`file_server`] | [`FileServer`]: files over HTTP, and how often each was asked for |
 //! | [`mail_server`] | [`MailServer`]: an SMTP server that receives |
 //! | [`s3_server`] | [`S3Server`]: an S3-compatible server; stops or loses its Nth request |
 //! | [`tls`] | [`TlsFiles`]: certificates of a server with a secure port |
@@ -42,6 +43,7 @@ pub mod clock;
 pub mod config;
 pub mod ensemble;
 pub mod faults;
+pub mod file_server;
 mod four_letter;
 mod guard;
 pub mod mail_server;
@@ -60,6 +62,7 @@ pub use clock::{eventually, let_pass};
 pub use config::{DEBIAN_PACKAGES, ServerConfig};
 pub use ensemble::Ensemble;
 pub use faults::{Direction, Dropped, DroppedReply, DroppedRequest, Matcher, Witness};
+pub use file_server::FileServer;
 pub use mail_server::MailServer;
 pub use proxy::Proxy;
 pub use s3_server::{Moment, S3Server};
