@@ -1,8 +1,9 @@
 //! The command line.
 //!
 //! Exit codes: 0 done, 1 it failed (the reason is the last line on stderr), 2 the command itself was
-//! wrong.
+//! wrong, 3 the configuration is wrong (every problem is a line on stderr).
 
+mod config;
 mod demo;
 mod fsck;
 mod states;
@@ -11,6 +12,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use ingest_queue::dialect::Dialect;
+
+/// The exit code of every command that was given a configuration with problems.
+const BAD_CONFIGURATION: u8 = 3;
 
 #[derive(Debug, Parser)]
 #[command(name = "ingestd", version, about, propagate_version = true)]
@@ -27,6 +31,9 @@ enum Command {
     States(states::Print),
     /// Check every invariant of the tree, and repair it
     Fsck(fsck::Fsck),
+    /// Look at the configuration
+    #[command(subcommand)]
+    Config(config::Config),
 }
 
 /// How the tree is written.
@@ -63,6 +70,7 @@ pub(crate) fn main() -> ExitCode {
             Command::Demo(demo) => demo.run().await,
             Command::States(print) => print.run(),
             Command::Fsck(fsck) => fsck.run().await,
+            Command::Config(config) => config.run(),
         }
     });
     match done {
@@ -73,5 +81,8 @@ pub(crate) fn main() -> ExitCode {
 
 fn failed(error: &anyhow::Error) -> ExitCode {
     eprintln!("ingestd: {error:#}");
+    if error.is::<config::Wrong>() || error.is::<crate::config::Problems>() {
+        return ExitCode::from(BAD_CONFIGURATION);
+    }
     ExitCode::FAILURE
 }

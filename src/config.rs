@@ -1,0 +1,159 @@
+//! The configuration: one file, the environment over it, the defaults below it.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | which keys there are, which are secret, which hold without a restart | [`keys`] |
+//! | how a file is read, and texts that stand elsewhere | [`read`] |
+//! | `INGESTD_…` | [`environment`] |
+//! | the defaults | [`fill`], and the file that ships |
+//! | what is judged | [`judge`] |
+//! | what is shown, and what changed | [`effective`] |
+//!
+//! **When things break.** Everything that is wrong is told at once, each with its place and key and what was perhaps
+//! meant. A configuration with a problem is not used, not even in part. Secrets are in no message.
+
+mod effective;
+mod environment;
+mod fill;
+mod judge;
+mod keys;
+mod problem;
+mod read;
+mod sections;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+use std::fmt;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use ingest_store::StoreConfig;
+
+pub(crate) use self::effective::{Change, Effective};
+pub(crate) use self::environment::{CONFIG, Environment};
+pub(crate) use self::problem::{Problem, Problems};
+
+use self::read::Reader;
+use self::sections::Parts;
+use self::tree::{Origin, Tree};
+use crate::logs::LogSettings;
+
+/// Where a file is looked for if none is named: the first that is there. Without any, the defaults hold.
+const PLACES: [&str; 2] = ["config/ingestd.toml", "/etc/ingestd/ingestd.toml"];
+
+/// A configuration without problems.
+pub(crate) struct Loaded {
+    pub store: StoreConfig,
+    pub steps: ingest_steps::settings::Settings,
+    pub node: ingest_actors::settings::Settings,
+    pub log: LogSettings,
+    /// The file that was read, if there is one.
+    pub path: Option<PathBuf>,
+    /// Every key, as it holds.
+    pub effective: Effective,
+}
+
+impl fmt::Debug for Loaded {
+    /// Without secrets, wherever they stand.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loaded")
+            .field("path", &self.path)
+            .field("effective", &self.effective)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A configuration as far as it can be read, and what is wrong with it.
+#[derive(Debug)]
+pub(crate) struct Checked {
+    pub effective: Effective,
+    pub problems: Vec<Problem>,
+    loaded: Option<Loaded>,
+}
+
+/// Reads the file that is named, or that `INGESTD_CONFIG` names, or the first of the usual ones, and lays the
+/// environment over it. Blocks: files are read.
+pub(crate) fn load(path: Option<&Path>, environment: &Environment) -> Result<Loaded, Problems> {
+    let Checked { problems, loaded, .. } = check(path, environment);
+    match loaded {
+        Some(loaded) if problems.is_empty() => Ok(loaded),
+        _ => Err(Problems(problems)),
+    }
+}
+
+/// The same, for whoever also wants to see a configuration that has problems.
+pub(crate) fn check(path: Option<&Path>, environment: &Environment) -> Checked {
+    check_in(path, environment, &PLACES.map(PathBuf::from))
+}
+
+/// What differs between two of them, key by key.
+pub(crate) fn difference(old: &Loaded, new: &Loaded) -> Vec<Change> {
+    old.effective.difference(&new.effective)
+}
+
+fn check_in(path: Option<&Path>, environment: &Environment, places: &[PathBuf]) -> Checked {
+    let named = path.map(Path::to_owned).or_else(|| environment.get(CONFIG).map(PathBuf::from));
+    let must = named.is_some();
+    let path = named.or_else(|| places.iter().find(|place| place.exists()).cloned());
+    let mut reader = Reader { file: path.as_deref(), environment, problems: Vec::new() };
+    let mut tree = path.as_deref().and_then(|path| file(path, must, &mut reader));
+    // What a file that cannot be read would have said is not known: nothing else is judged but the environment.
+    let readable = path.is_none() || tree.is_some();
+    let tree_of_file = tree.take().unwrap_or_else(|| Tree::new(Origin::Default));
+    complete(tree_of_file, readable, reader, path.clone())
+}
+
+fn file(path: &Path, must: bool, reader: &mut Reader<'_>) -> Option<Tree> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => reader.text(&text),
+        Err(error) if error.kind() == ErrorKind::NotFound && must => {
+            reader.wrong(&Origin::Default, &[], "there is no such file");
+            None
+        }
+        Err(error) => {
+            reader.wrong(&Origin::Default, &[], format!("it cannot be read: {error}"));
+            None
+        }
+    }
+}
+
+fn complete(mut tree: Tree, readable: bool, mut reader: Reader<'_>, path: Option<PathBuf>) -> Checked {
+    let named_by_file: Vec<String> = tree.nodes.keys().cloned().collect();
+    environment::lay(&mut reader, &mut tree);
+    fill::tables(&mut tree, &named_by_file);
+    let mut missing = Reader { problems: Vec::new(), ..reader };
+    fill::keys(&mut tree, &mut missing);
+    if readable {
+        let missing = missing.problems;
+        reader.problems.extend(missing);
+        let judged = judge::all(&tree, &reader);
+        reader.problems.extend(judged);
+    }
+    let (file, mut problems) = (reader.file, reader.problems);
+    let effective = Effective::new(tree, path.clone());
+    let mut loaded = None;
+    if problems.is_empty() {
+        match typed(&effective, path.clone()) {
+            Ok(typed) => loaded = Some(typed),
+            Err((section, why)) => problems.push(judge::unforeseen(effective.tree(), file, section, &why)),
+        }
+    }
+    let place =
+        |problem: &Problem| (problem.file.clone(), problem.line, problem.column, problem.variable.clone());
+    problems.sort_by_key(place);
+    Checked { effective, problems, loaded }
+}
+
+fn typed(effective: &Effective, path: Option<PathBuf>) -> Result<Loaded, (&'static str, String)> {
+    let Parts { store, steps, node, log } = Parts::read(&effective.tree().plain());
+    let of = |section: &'static str| move |why: String| (section, why);
+    Ok(Loaded {
+        store: store.map_err(of("store"))?,
+        steps: steps.map_err(of(""))?,
+        node: node.map_err(of(""))?,
+        log: log.map_err(of("log"))?,
+        path,
+        effective: effective.clone(),
+    })
+}

@@ -1,0 +1,211 @@
+//! The environment: `INGESTD_POOLS_DOWNLOADING_SIZE=8` is `pools.downloading.size`.
+//!
+//! Names are resolved against the keys that there are, because underscores stand for the dots and for themselves.
+//! A name that is chosen, as in `INGESTD_STORAGE_CLOUD_SECRET_KEY`, is one that the file has, or else is taken in
+//! small letters.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+
+use super::keys::{self, KEYS, Path, Place};
+use super::problem::closest;
+use super::read::{self, Reader};
+use super::tree::{Origin, Tree};
+
+const PREFIX: &str = "INGESTD_";
+
+/// The variable with the path of the file.
+pub(crate) const CONFIG: &str = "INGESTD_CONFIG";
+
+/// Names that are no keys: of the command line, and of the tests.
+const RESERVED: [&str; 9] = [
+    CONFIG,
+    "INGESTD_SERVER",
+    "INGESTD_LOG",
+    "INGESTD_SEQUENCES",
+    "INGESTD_CRASHES",
+    "INGESTD_CRASH_CHILD",
+    "INGESTD_CASES",
+    "INGESTD_SEED",
+    "INGESTD_WRITE_DOCS",
+];
+
+/// The variables that a process has. They are never shown.
+#[derive(Clone, Default)]
+pub(crate) struct Environment(BTreeMap<OsString, OsString>);
+
+impl Environment {
+    /// Those of this process.
+    pub(crate) fn of_process() -> Self {
+        std::env::vars_os().collect()
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&OsStr> {
+        self.0.get(OsStr::new(name)).map(OsString::as_os_str)
+    }
+}
+
+impl<K: Into<OsString>, V: Into<OsString>> FromIterator<(K, V)> for Environment {
+    fn from_iter<T: IntoIterator<Item = (K, V)>>(variables: T) -> Self {
+        Self(variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
+    }
+}
+
+impl std::fmt::Debug for Environment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Environment({} variables)", self.0.len())
+    }
+}
+
+/// The variable of a key.
+pub(super) fn variable(path: &[String]) -> String {
+    let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+    PREFIX.to_owned() + &path.join("_").chars().map(letter).collect::<String>()
+}
+
+/// Lays the environment over what the file says.
+pub(super) fn lay(reader: &mut Reader<'_>, over: &mut Tree) {
+    let names = reader.environment.0.keys().filter_map(|name| name.to_str());
+    let ours = names.filter(|name| name.starts_with(PREFIX) && !RESERVED.contains(name));
+    let mut found = Vec::new();
+    for name in ours.map(str::to_owned).collect::<Vec<_>>() {
+        match resolve(&name, over) {
+            Some(path) => found.push((path, name)),
+            None => {
+                let origin = Origin::Variable(name.clone());
+                let mut problem = origin.problem(None, &[], "there is no such key");
+                problem.did_you_mean = closest(&name, known(over).iter().map(String::as_str));
+                reader.problems.push(problem);
+            }
+        }
+    }
+    // Kinds first, because they say which keys there are; tables before the keys in them.
+    found.sort_by_key(|(path, _)| (path.last().is_none_or(|name| name != "kind"), path.len()));
+    let chosen: Vec<Path> = found.iter().map(|(path, _)| path.clone()).collect();
+    for (path, name) in found {
+        let Some(value) = reader.environment.get(&name).and_then(OsStr::to_str) else {
+            reader.wrong(&Origin::Variable(name.clone()), &path, "the value is not UTF-8");
+            continue;
+        };
+        make_room(over, &path, &chosen);
+        let kind = over.kind(&path);
+        let value = read::value_at(&path, kind, value);
+        if let Some(node) = reader.variable(&path, kind, &value, &name) {
+            let kind = if path.ends_with(&["kind".to_owned()]) { value.as_str() } else { None };
+            if let Some(kind) = kind {
+                change_kind(over, &path[..path.len() - 1], kind);
+            }
+            over.set(&path, node, &Origin::Variable(name));
+        }
+    }
+}
+
+/// Of tables that exclude each other the environment chooses anew. What the environment has chosen itself stays, and
+/// is told to be too much.
+fn make_room(over: &mut Tree, path: &[String], chosen: &[Path]) {
+    for depth in 1..path.len() {
+        if !keys::is_choice(&path[..depth]) {
+            continue;
+        }
+        let others: Vec<Path> = match over.table(&path[..depth]) {
+            Some(table) => {
+                table.nodes.keys().map(|name| [&path[..depth], &[name.clone()]].concat()).collect()
+            }
+            None => Vec::new(),
+        };
+        for other in others {
+            if other != path[..=depth] && !chosen.iter().any(|path| path.starts_with(&other)) {
+                over.remove(&other);
+            }
+        }
+    }
+}
+
+/// Keys of another kind go with the kind.
+fn change_kind(over: &mut Tree, table: &[String], kind: &str) {
+    let names: Vec<String> =
+        over.table(table).map(|table| table.nodes.keys().cloned().collect()).unwrap_or_default();
+    for name in names {
+        let path = [table, &[name]].concat();
+        if let Place::Unknown = KEYS.place(&path, Some(kind)) {
+            over.remove(&path);
+        }
+    }
+}
+
+/// The names that a chosen name may have: those of the file, and the default's.
+fn names(over: &Tree, table: &str) -> Vec<String> {
+    let there = over.table(&[table.to_owned()]).map(|table| table.nodes.keys().cloned().collect());
+    let mut names: Vec<String> = there.unwrap_or_default();
+    names.push(keys::DEFAULT_NAME.to_owned());
+    names
+}
+
+/// Keys, and tables that are written in one line.
+fn patterns() -> Vec<Path> {
+    let mut all: Vec<Path> = Vec::new();
+    for key in &KEYS.all {
+        all.extend((key.section + 1..=key.pattern.len()).map(|depth| key.pattern[..depth].to_vec()));
+    }
+    all.sort();
+    all.dedup();
+    all
+}
+
+fn resolve(name: &str, over: &Tree) -> Option<Path> {
+    let mut best: Option<(bool, usize, Path)> = None;
+    for pattern in patterns() {
+        let candidate = match pattern.iter().position(|part| part == "*") {
+            None => (variable(&pattern) == name).then(|| (true, 0, pattern.clone())),
+            Some(star) => {
+                let before = variable(&pattern[..star]) + "_";
+                let after = variable(&pattern[star + 1..]);
+                let after = format!("_{}", after.strip_prefix(PREFIX).unwrap_or_default());
+                let chosen = name.strip_prefix(&before).and_then(|rest| rest.strip_suffix(&after));
+                chosen.filter(|chosen| !chosen.is_empty()).map(|chosen| {
+                    let spelt =
+                        |name: &String| variable(std::slice::from_ref(name)) == format!("{PREFIX}{chosen}");
+                    let there = names(over, &pattern[0]).into_iter().find(spelt);
+                    let mut path = pattern.clone();
+                    let known = there.is_some();
+                    path[star] = there.unwrap_or_else(|| chosen.to_ascii_lowercase());
+                    (known, after.len(), path)
+                })
+            }
+        };
+        best = best.max(candidate);
+    }
+    best.map(|(.., path)| path)
+}
+
+/// The names of all variables that there could be.
+fn known(over: &Tree) -> Vec<String> {
+    let mut known = Vec::new();
+    for pattern in patterns() {
+        match pattern.iter().position(|part| part == "*") {
+            None => known.push(variable(&pattern)),
+            Some(star) => known.extend(names(over, &pattern[0]).into_iter().map(|name| {
+                let mut path = pattern.clone();
+                path[star] = name;
+                variable(&path)
+            })),
+        }
+    }
+    known
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_has_a_variable_of_its_own() {
+        let mut all: Vec<String> = patterns().iter().map(|pattern| variable(pattern)).collect();
+        assert!(all.len() > 150, "{}", all.len());
+        let count = all.len();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), count);
+        assert!(!all.iter().any(|name| RESERVED.contains(&name.as_str())));
+    }
+}

@@ -1,0 +1,91 @@
+//! `[log]`.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Deserialize;
+use tracing_subscriber::EnvFilter;
+
+/// What is logged, and how.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct LogSettings {
+    pub format: Format,
+    pub filter: Filter,
+    pub colour: Colour,
+    pub throttle: Throttle,
+}
+
+/// For whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Default)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Format {
+    /// Text.
+    #[default]
+    Auto,
+    /// For people.
+    Text,
+    /// For machines: an object a line.
+    Json,
+}
+
+/// Whether text has colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Default)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Colour {
+    /// On a terminal, unless `NO_COLOR` is set.
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
+/// How often the same message is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Throttle {
+    /// So many times in the window; 0: always.
+    pub times: u32,
+    /// How long the window is.
+    #[serde(with = "humantime_serde")]
+    pub within: Duration,
+}
+
+impl Default for Throttle {
+    fn default() -> Self {
+        Self { times: 10, within: Duration::from_mins(1) }
+    }
+}
+
+/// Which events are written. It can be read, or there would be none.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Filter(String);
+
+impl Filter {
+    pub(crate) fn get(&self) -> EnvFilter {
+        // It was read before; if it could not be read now, it would be the default.
+        EnvFilter::try_new(&self.0).unwrap_or_else(|_| EnvFilter::new("info"))
+    }
+}
+
+impl Default for Filter {
+    fn default() -> Self {
+        Self("info".to_owned())
+    }
+}
+
+impl fmt::Debug for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.0)
+    }
+}
+
+impl TryFrom<String> for Filter {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        EnvFilter::try_new(&text).map_err(|error| format!("`{text}` is no filter: {error}"))?;
+        Ok(Self(text))
+    }
+}
