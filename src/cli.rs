@@ -1,11 +1,12 @@
 //! The command line.
 //!
 //! Exit codes: 0 done, 1 it failed (the reason is the last line on stderr), 2 the command itself was
-//! wrong, 3 the configuration is wrong (every problem is a line on stderr).
+//! wrong, 3 the configuration is wrong (every problem is a line on stderr). `run` has more: see [`run`].
 
 mod config;
 mod demo;
 mod fsck;
+mod run;
 mod states;
 
 use std::process::ExitCode;
@@ -25,6 +26,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Run a node: take jobs and do their work until told to end
+    Run(run::Run),
     /// Show what there is, on a tree in a temporary directory
     Demo(demo::Demo),
     /// Print the states that jobs, batches and access items have, and who moves them
@@ -67,6 +70,7 @@ pub(crate) fn main() -> ExitCode {
     };
     let done = runtime.block_on(async {
         match arguments.command {
+            Command::Run(run) => run.run().await,
             Command::Demo(demo) => demo.run().await,
             Command::States(print) => print.run(),
             Command::Fsck(fsck) => fsck.run().await,
@@ -83,6 +87,9 @@ fn failed(error: &anyhow::Error) -> ExitCode {
     eprintln!("ingestd: {error:#}");
     if error.is::<config::Wrong>() || error.is::<crate::config::Problems>() {
         return ExitCode::from(BAD_CONFIGURATION);
+    }
+    if let Some(ended) = error.downcast_ref::<run::Ended>() {
+        return ExitCode::from(ended.code());
     }
     ExitCode::FAILURE
 }

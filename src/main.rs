@@ -1,10 +1,18 @@
-//! `ingestd`: the process. The command line is in [`cli`], one command a file.
+//! `ingestd`: the process.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | the commands, one a file | [`cli`] |
+//! | the configuration: read, judged, shown | [`config`] |
+//! | changes of it on the disk | [`changes`] |
+//! | the logs | [`logs`] |
+//! | what a service manager is told | [`systemd`] |
 
+mod changes;
 mod cli;
-#[allow(dead_code, reason = "the daemon uses the rest")]
 mod config;
-#[allow(dead_code, reason = "the daemon uses it")]
 mod logs;
+mod systemd;
 
 use std::process::ExitCode;
 

@@ -188,11 +188,14 @@ impl Node {
         tell(&self.house.directory.registrar, registrar::Message::Refresh);
     }
 
-    /// Applies profiles that were read anew. Jobs that run end with those that they began with.
-    pub fn apply_profiles(&self, profiles: Profiles) {
+    /// Applies profiles that were read anew, and says how many there are. Steps that run end with those that they
+    /// began with.
+    pub fn apply_profiles(&self, profiles: Profiles) -> usize {
+        let count = profiles.iter().count();
         if let Some(services) = self.house.services.load_full() {
             *services.profiles.write() = Arc::new(profiles);
         }
+        count
     }
 
     /// All actors, as they are supervised now.

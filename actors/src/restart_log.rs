@@ -77,7 +77,7 @@ impl RestartLog {
             job = restart.job,
             batch = restart.batch,
             reason = restart.reason,
-            message = restart.message,
+            why = restart.message,
             location = restart.location,
             count = restart.count,
             backoff_ms = restart.backoff_ms,

@@ -1,0 +1,257 @@
+//! What the tests of nodes stand on: a tree, nodes on it in directories of their own, submissions, and waiting for
+//! what becomes of them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ingest_actors::node::{Config, End, Node};
+use ingest_actors::settings::Settings;
+use ingest_actors::work::Work;
+use ingest_harness::{Server, ServerConfig};
+use ingest_queue::date::Clock;
+use ingest_queue::dialect::Dialect;
+use ingest_queue::fsck;
+use ingest_queue::ids::{Bid, Jid};
+use ingest_queue::map::{self, BatchNode};
+use ingest_queue::nodes::{JobStatus, Submission};
+use ingest_queue::queue::Queue;
+use ingest_queue::states::{BatchList, BatchState, JobState};
+use ingest_steps::fetch::Allowed;
+use ingest_steps::settings as steps;
+use ingest_store::engine::Engine;
+use ingest_store::engines::embedded::{Embedded, EmbeddedConfig};
+use ingest_store::engines::zookeeper::{Zookeeper, ZookeeperConfig};
+use ingest_store::{Event, Limits, Session, Store};
+use tempfile::TempDir;
+use url::Url;
+
+pub(crate) const PROFILE: &str = "test_content";
+
+const PROFILE_TEXT: &str = r#"
+name = "test_content"
+collection = "tests"
+title = "Things to test with"
+owner = "ark:/99999/fk4tests"
+
+[notify]
+to = ["curators@example.org"]
+"#;
+
+/// Which tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum On {
+    Embedded,
+    Zookeeper,
+}
+
+/// A tree and a directory, for nodes that share them.
+pub(crate) struct Place {
+    pub(crate) dir: TempDir,
+    engine: Arc<dyn Engine>,
+}
+
+impl Place {
+    pub(crate) async fn new(on: On) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let engine: Arc<dyn Engine> = match on {
+            On::Embedded => {
+                Arc::new(Embedded::open(&EmbeddedConfig::new(dir.path().join("tree"))).unwrap())
+            }
+            On::Zookeeper => {
+                let connect = ingest_harness::shared_connect_string_with_chroot().await;
+                Arc::new(Zookeeper::new(zookeeper(connect)).unwrap())
+            }
+        };
+        Self { dir, engine }
+    }
+
+    /// On a server at this address, which may be a proxy.
+    pub(crate) fn at(connect: String, session_timeout: Duration) -> Self {
+        let config = ZookeeperConfig { session_timeout, ..zookeeper(connect) };
+        let dir = tempfile::tempdir().unwrap();
+        Self { dir, engine: Arc::new(Zookeeper::new(config).unwrap()) }
+    }
+
+    pub(crate) fn store(&self) -> Store {
+        Store::new(self.engine.clone(), Limits::default())
+    }
+
+    pub(crate) async fn session(&self) -> Session {
+        self.store().session().await.unwrap()
+    }
+
+    /// A queue of its own, to look and to submit with.
+    pub(crate) async fn queue(&self) -> Queue {
+        let settings = ingest_queue::queue::Settings::new("test");
+        Queue::open(&self.session().await, settings, Clock::system()).await.unwrap()
+    }
+
+    /// The settings of the steps, with everything but the work shared by all nodes of the place.
+    pub(crate) fn steps(&self, node: &str) -> steps::Settings {
+        let dir = self.dir.path();
+        let mut settings = steps::Settings::default();
+        settings.work.dir = dir.join(node).join("work");
+        settings.profiles.dir = dir.join("profiles");
+        std::fs::create_dir_all(&settings.profiles.dir).unwrap();
+        std::fs::write(settings.profiles.dir.join(format!("{PROFILE}.toml")), PROFILE_TEXT).unwrap();
+        settings.fetch.allowed = vec![Allowed::Network("127.0.0.0/8".parse().unwrap())];
+        settings.fetch.backoff = Duration::from_millis(10);
+        let storage = steps::Ocfl { dir: dir.join("storage"), staging: None };
+        settings.storage.insert("default".into(), steps::Storage::Ocfl(storage));
+        settings.inventory = steps::Inventory::Sqlite { path: dir.join("inventory.sqlite") };
+        settings.mail.by = steps::MailBy::Outbox { dir: self.outbox() };
+        settings.access.dir = dir.join("access");
+        settings
+    }
+
+    pub(crate) fn outbox(&self) -> PathBuf {
+        self.dir.path().join("outbox")
+    }
+
+    pub(crate) fn work(&self, node: &str) -> PathBuf {
+        self.dir.path().join(node).join("work")
+    }
+
+    pub(crate) async fn node(&self, name: &str) -> Node {
+        self.node_with(name, None, |_, _| {}).await
+    }
+
+    /// A node that is ready.
+    pub(crate) async fn node_with(
+        &self,
+        name: &str,
+        work: Option<Arc<dyn Work>>,
+        change: impl FnOnce(&mut Settings, &mut steps::Settings),
+    ) -> Node {
+        let mut node = Settings::default();
+        node.node.name = name.into();
+        node.node.dir = self.dir.path().join(name).join("node");
+        node.queue.rank_delay = Duration::from_millis(20);
+        let mut steps = self.steps(name);
+        change(&mut node, &mut steps);
+        let node = Node::start(Config { store: self.store(), node, steps, work }).await.unwrap();
+        assert!(node.ready().await, "it ended before it was ready");
+        node
+    }
+}
+
+fn zookeeper(connect: String) -> ZookeeperConfig {
+    ZookeeperConfig { session_timeout: Duration::from_secs(6), ..ZookeeperConfig::new(connect) }
+}
+
+/// Ends a node properly.
+pub(crate) async fn drained(mut node: Node) {
+    node.drain();
+    assert_eq!(node.ended().await, End::Drained);
+}
+
+pub(crate) fn submission(url: &Url, kind: Option<&str>) -> Submission {
+    Submission {
+        profile_name: PROFILE.into(),
+        submitter: "depositor".into(),
+        payload_url: Some(url.to_string()),
+        payload_type: kind.map(str::to_owned),
+        erc_who: Some("Lindqvist, A.".into()),
+        erc_what: Some("A thing".into()),
+        ..Submission::default()
+    }
+}
+
+pub(crate) async fn submit(queue: &Queue, mut submission: Submission) -> Bid {
+    submission.insertion_date = Some(queue.now());
+    let uuid = uuid::Uuid::new_v4().to_string();
+    queue.create_batch(&uuid, &submission).await.unwrap().bid
+}
+
+/// Waits until the status of a batch is as wanted, by its events.
+pub(crate) async fn batch_is(queue: &Queue, bid: Bid, wanted: impl Fn(BatchState) -> bool) -> BatchState {
+    let mut watch = queue.session().watch_tree(BatchNode::Status.of(bid)).await.unwrap();
+    loop {
+        let state = queue.batch(bid).await.unwrap().state();
+        if wanted(state) {
+            return state;
+        }
+        match watch.next().await {
+            Event::Ended(state) => panic!("{bid} was waited for, and the session is {state:?}"),
+            _ => {}
+        }
+    }
+}
+
+/// Waits until a batch has been reported.
+pub(crate) async fn reported(queue: &Queue, bid: Bid) -> BatchState {
+    let ended = |state| matches!(state, BatchState::Completed | BatchState::Failed);
+    let state = batch_is(queue, bid, ended).await;
+    // One that could not be expanded is failed before it is told.
+    let owed = map::outbox(bid, 1);
+    let mut watch = queue.session().watch_tree(owed.as_str()).await.unwrap();
+    while queue.session().exists(owed.as_str()).await.unwrap().is_some() {
+        watch.next().await;
+    }
+    state
+}
+
+/// Waits until a job is in a state, by its events.
+pub(crate) async fn job_is(queue: &Queue, jid: Jid, wanted: impl Fn(&JobStatus) -> bool) -> JobStatus {
+    let status = map::JobNode::Status.of(jid);
+    let mut watch = queue.session().watch_tree(status).await.unwrap();
+    loop {
+        let (status, _) = queue.job_status(jid).await.unwrap();
+        if wanted(&status) {
+            return status;
+        }
+        watch.next().await;
+    }
+}
+
+pub(crate) async fn jobs(queue: &Queue, bid: Bid, list: BatchList) -> Vec<Jid> {
+    let (names, _) = queue.session().children(map::batch_list(bid, list)).await.unwrap();
+    let mut jids: Vec<Jid> = names.iter().filter_map(|name| name.parse().ok()).collect();
+    jids.sort_unstable();
+    jids
+}
+
+/// The tree is as it should be, and nobody holds a lock on an object.
+pub(crate) async fn clean(queue: &Queue) {
+    fsck::clean(queue.session(), Dialect::Design).await.unwrap();
+    for dir in [map::STORAGE_LOCKS, map::INVENTORY_LOCKS, map::LOCAL_IDS] {
+        assert_eq!(queue.session().children(dir).await.unwrap().0, Vec::<String>::new(), "{dir}");
+    }
+    for state in JobState::queues(Dialect::Design).filter(|state| state.is_taken_from()) {
+        let waiting = queue.session().children(map::queue(state)).await.unwrap().0;
+        for name in waiting {
+            let entry = map::QueueRef::parse(state, &name).unwrap();
+            let lock = map::JobNode::Lock.of(entry.jid);
+            assert_eq!(queue.session().exists(lock).await.unwrap(), None, "{name} is locked");
+        }
+    }
+}
+
+/// Nothing is left in a working directory but what names its file system.
+pub(crate) fn nothing_left(work: &Path) {
+    let names: Vec<_> = std::fs::read_dir(work)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| !name.starts_with('.'))
+        .collect();
+    assert_eq!(names, Vec::<String>::new(), "{}", work.display());
+}
+
+/// Messages in the outbox, by their Message-ID.
+pub(crate) fn mails(outbox: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(outbox) else { return Vec::new() };
+    let texts = entries.map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap());
+    let id = |text: String| {
+        let line = text.lines().find(|line| line.to_ascii_lowercase().starts_with("message-id:"));
+        line.unwrap_or_default().to_owned()
+    };
+    let mut ids: Vec<String> = texts.map(id).collect();
+    ids.sort();
+    ids
+}
+
+/// A server of its own, for tests that break it.
+pub(crate) async fn own_server() -> Server {
+    Server::start(ServerConfig::default()).await
+}

@@ -1,0 +1,192 @@
+//! `ingestd run`: a node, until it is told to end.
+//!
+//! The first SIGTERM or SIGINT drains it: nothing new is taken, what runs comes to its end within `shutdown.grace`, and
+//! what is left is stopped and given back. The second one ends it at once. SIGHUP, or a change of the configuration
+//! file or of a profile, reads the configuration again: what can hold at once does, the rest is named; a file with a
+//! problem changes nothing.
+//!
+//! Exit codes, besides those of all commands: 4 it cannot work at all (the tree refuses it, or a service cannot be
+//! opened), 5 something died too often, 6 the grace was over and not everything had come to its end, 7 it was told to
+//! end at once.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use ingest_actors::node::{Config, End, Node};
+use ingest_store::Store;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::changes::Changes;
+use crate::config::{self, Environment, Loaded};
+use crate::logs::{self, LogHandle};
+use crate::systemd::Systemd;
+
+/// The command's options.
+#[derive(Debug, clap::Args)]
+pub(super) struct Run {
+    /// The configuration; by default config/ingestd.toml or /etc/ingestd/ingestd.toml, if one is there
+    #[arg(long, value_name = "FILE", env = config::CONFIG)]
+    config: Option<PathBuf>,
+}
+
+/// How the node has ended, if not as it should.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Ended {
+    #[error("it cannot work: {0}")]
+    Refused(String),
+    #[error("it gave up: {0}")]
+    GaveUp(String),
+    #[error("the grace was over before everything that ran had come to its end")]
+    Hurried,
+    #[error("it was told to end at once")]
+    AtOnce,
+}
+
+impl Ended {
+    pub(super) fn code(&self) -> u8 {
+        match self {
+            Ended::Refused(_) => 4,
+            Ended::GaveUp(_) => 5,
+            Ended::Hurried => 6,
+            Ended::AtOnce => 7,
+        }
+    }
+}
+
+impl Run {
+    pub(super) async fn run(self) -> Result<()> {
+        let environment = Environment::of_process();
+        let loaded = config::load(self.config.as_deref(), &environment)?;
+        let log = logs::init(&loaded.log);
+        let file = loaded.path.as_ref().map_or("the defaults".to_owned(), |path| path.display().to_string());
+        tracing::info!(version = env!("CARGO_PKG_VERSION"), config = file, "ingestd starts");
+        let store = Store::open(&loaded.store).map_err(|error| Ended::Refused(error.to_string()))?;
+        let (node, steps) = (loaded.node.clone(), loaded.steps.clone());
+        let node = Node::start(Config { store, node, steps, work: None }).await.map_err(Ended::Refused)?;
+        let signals = Signals::new().context("signals cannot be listened to")?;
+        let changes = Changes::watch(&loaded);
+        let systemd = Systemd::of_process();
+        let daemon = Daemon { asked: self.config, environment, loaded, log, node, systemd };
+        match daemon.live(signals, changes).await {
+            End::Drained => Ok(()),
+            End::Refused(why) => Err(Ended::Refused(why).into()),
+            End::GaveUp(why) => Err(Ended::GaveUp(why).into()),
+            End::Hurried => Err(Ended::Hurried.into()),
+            End::AtOnce => Err(Ended::AtOnce.into()),
+        }
+    }
+}
+
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+}
+
+/// A node and what surrounds it.
+struct Daemon {
+    /// The file that was asked for on the command line.
+    asked: Option<PathBuf>,
+    environment: Environment,
+    loaded: Loaded,
+    log: LogHandle,
+    node: Node,
+    systemd: Systemd,
+}
+
+impl Daemon {
+    async fn live(mut self, mut signals: Signals, mut changes: Changes) -> End {
+        let mut told = false;
+        let mut ready = false;
+        let beat = self.systemd.watchdog().unwrap_or(Duration::MAX);
+        loop {
+            tokio::select! {
+                end = self.node.ended() => {
+                    self.systemd.say("STOPPING=1");
+                    return end;
+                }
+                is_ready = self.node.ready(), if !ready => {
+                    if is_ready {
+                        ready = true;
+                        tracing::info!(node = self.node.house().name, "ready");
+                        self.systemd.say("READY=1\nSTATUS=takes work");
+                    }
+                }
+                _ = signals.terminate.recv() => told = self.end(told),
+                _ = signals.interrupt.recv() => told = self.end(told),
+                _ = signals.hang_up.recv() => self.reload("SIGHUP", &mut changes),
+                what = changes.next() => self.reload(&what, &mut changes),
+                // It is asked whether it lives: a node that does not answer is not kept alive by this.
+                () = tokio::time::sleep(beat), if beat != Duration::MAX => {
+                    if ready && self.node.snapshot().await.is_some() {
+                        self.systemd.say("WATCHDOG=1");
+                    }
+                }
+            }
+        }
+    }
+
+    fn end(&self, told: bool) -> bool {
+        if told {
+            tracing::warn!("told again to end: it ends at once");
+            self.node.stop();
+        } else {
+            self.systemd.say("STOPPING=1\nSTATUS=draining");
+            self.node.drain();
+        }
+        true
+    }
+
+    /// Reads the configuration again. What is wrong with it changes nothing.
+    fn reload(&mut self, why: &str, changes: &mut Changes) {
+        self.systemd.reloading();
+        match config::load(self.asked.as_deref(), &self.environment) {
+            Err(problems) => {
+                for problem in &problems.0 {
+                    tracing::error!(%problem, "the configuration is wrong");
+                }
+                let count = problems.0.len();
+                tracing::error!(count, because = why, "not reloaded: nothing has changed");
+            }
+            Ok(new) => self.apply(new, why),
+        }
+        changes.follow(&self.loaded);
+        self.systemd.say("READY=1");
+    }
+
+    fn apply(&mut self, new: Loaded, why: &str) {
+        let differs = config::difference(&self.loaded, &new);
+        for change in &differs {
+            if change.live {
+                tracing::info!(%change, "applied");
+            } else {
+                tracing::warn!(%change, "needs a restart");
+            }
+        }
+        self.log.reload(&new.log);
+        self.node.apply(new.node.clone(), new.steps.clone());
+        let profiles = match ingest_steps::profile::Profiles::load(&new.steps.profiles.dir) {
+            Ok(profiles) => profiles,
+            Err(error) => {
+                tracing::error!(%error, "the profiles could not be read again, and stay as they were");
+                return;
+            }
+        };
+        let count = self.node.apply_profiles(profiles);
+        let live = differs.iter().filter(|change| change.live).count();
+        let later = differs.len() - live;
+        tracing::info!(because = why, applied = live, need_a_restart = later, profiles = count, "reloaded");
+        self.loaded = new;
+    }
+}
