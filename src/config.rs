@@ -96,12 +96,10 @@ fn check_in(path: Option<&Path>, environment: &Environment, places: &[PathBuf]) 
     let named = path.map(Path::to_owned).or_else(|| environment.get(CONFIG).map(PathBuf::from));
     let must = named.is_some();
     let path = named.or_else(|| places.iter().find(|place| place.exists()).cloned());
-    let mut reader = Reader { file: path.as_deref(), environment, problems: Vec::new() };
-    let mut tree = path.as_deref().and_then(|path| file(path, must, &mut reader));
-    // What a file that cannot be read would have said is not known: nothing else is judged but the environment.
+    let mut reader = Reader::new(path.as_deref(), environment);
+    let tree = path.as_deref().and_then(|path| file(path, must, &mut reader));
     let readable = path.is_none() || tree.is_some();
-    let tree_of_file = tree.take().unwrap_or_else(|| Tree::new(Origin::Default));
-    complete(tree_of_file, readable, reader, path.clone())
+    complete(tree.unwrap_or_else(|| Tree::new(Origin::Default)), readable, reader, path.clone())
 }
 
 fn file(path: &Path, must: bool, reader: &mut Reader<'_>) -> Option<Tree> {
@@ -122,13 +120,14 @@ fn complete(mut tree: Tree, readable: bool, mut reader: Reader<'_>, path: Option
     let named_by_file: Vec<String> = tree.nodes.keys().cloned().collect();
     environment::lay(&mut reader, &mut tree);
     fill::tables(&mut tree, &named_by_file);
-    let mut missing = Reader { problems: Vec::new(), ..reader };
-    fill::keys(&mut tree, &mut missing);
+    let told = reader.problems.len();
+    fill::keys(&mut tree, &mut reader);
     if readable {
-        let missing = missing.problems;
-        reader.problems.extend(missing);
         let judged = judge::all(&tree, &reader);
         reader.problems.extend(judged);
+    } else {
+        // What a file that cannot be read would have said is not missing.
+        reader.problems.truncate(told);
     }
     let (file, mut problems) = (reader.file, reader.problems);
     let effective = Effective::new(tree, path.clone());

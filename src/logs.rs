@@ -8,6 +8,7 @@
 //! escaped, so that what strangers send can neither begin a line of its own nor speak to a terminal.
 
 mod fields;
+mod gate;
 mod lines;
 mod settings;
 #[cfg(test)]
@@ -18,17 +19,18 @@ use std::io::{IsTerminal as _, Write};
 use std::sync::Arc;
 
 use tracing_subscriber::layer::SubscriberExt as _;
-use tracing_subscriber::{EnvFilter, Registry, reload};
+use tracing_subscriber::{Registry, reload};
 
 pub(crate) use self::settings::LogSettings;
 
+use self::gate::Gate;
 use self::lines::{Lines, Look};
 use self::settings::{Colour, Format};
 
 /// Changes the logs while they are written. When it is dropped, what was counted and not yet told is told.
 #[derive(Debug)]
 pub(crate) struct LogHandle {
-    filter: reload::Handle<EnvFilter, Registry>,
+    filter: reload::Handle<Gate, Registry>,
     lines: Arc<Lines>,
 }
 
@@ -36,7 +38,7 @@ impl LogHandle {
     /// Takes over the filter and the throttle. The format stays as it was.
     pub(crate) fn reload(&self, settings: &LogSettings) {
         // It fails only if the logs are gone, and then there is nothing to change.
-        let _ = self.filter.reload(settings.filter.get());
+        let _ = self.filter.reload(Gate(settings.filter.get()));
         self.lines.throttle.set(settings.throttle);
     }
 }
@@ -70,7 +72,7 @@ fn build(
     out: Out,
 ) -> (impl tracing::Subscriber + Send + Sync, LogHandle) {
     let lines = Arc::new(Lines::new(look, settings.throttle, out));
-    let (filter, handle) = reload::Layer::new(settings.filter.get());
+    let (filter, handle) = reload::Layer::new(Gate(settings.filter.get()));
     let subscriber = Registry::default().with(filter).with(lines::Layer(lines.clone()));
     (subscriber, LogHandle { filter: handle, lines })
 }

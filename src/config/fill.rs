@@ -52,7 +52,9 @@ pub(super) fn keys(tree: &mut Tree, reader: &mut Reader<'_>) {
             }
             match &key.default {
                 Some(value) => tree.set(&path, default(value.clone()), &Origin::Default),
-                None if key.required => reader.wrong(&tree.origin(&table), &path, "is missing"),
+                None if key.required && !reader.refused.contains(&path) => {
+                    reader.wrong(&tree.origin(&table), &path, "is missing")
+                }
                 None => {}
             }
         }

@@ -18,7 +18,7 @@ use super::tree::{Leaf, Origin, Tree};
 
 /// What a value has to be besides its type.
 #[derive(Debug, Clone, Copy)]
-enum Rule {
+pub(super) enum Rule {
     /// With 0 of them nothing would ever happen.
     AtLeastOne,
     /// A time that passes.
@@ -30,7 +30,7 @@ enum Rule {
 }
 
 /// Which. A star is any name.
-const RULES: [(&str, Rule); 44] = [
+pub(super) const RULES: [(&str, Rule); 44] = [
     ("store.limits.deadline", Rule::Lasting),
     ("store.limits.max_requests", Rule::AtLeastOne),
     ("store.limits.watch_backlog", Rule::AtLeastOne),
@@ -104,7 +104,7 @@ impl Rule {
     }
 }
 
-fn fits(pattern: &str, path: &[String]) -> bool {
+pub(super) fn fits(pattern: &str, path: &[String]) -> bool {
     let parts: Vec<&str> = pattern.split('.').collect();
     parts.len() == path.len() && parts.iter().zip(path).all(|(part, name)| *part == "*" || part == name)
 }
@@ -119,7 +119,7 @@ pub(super) fn all(tree: &Tree, reader: &Reader<'_>) -> Vec<Problem> {
         }
     }
     // What is wrong was said; the rest is judged with defaults in its place.
-    fill::keys(&mut sound, &mut Reader { problems: Vec::new(), ..*reader });
+    fill::keys(&mut sound, &mut Reader::new(reader.file, reader.environment));
     problems.extend(together(&sound, reader.file));
     problems.extend(profiles(&sound, reader.file));
     problems

@@ -119,6 +119,8 @@ struct Section {
     given: Table,
     /// Keys that are comments within their section.
     absent: Table,
+    /// All of them, as they stand there.
+    order: Vec<String>,
 }
 
 impl Section {
@@ -157,6 +159,9 @@ impl Keys {
             let mut path = section.pattern.clone();
             let mut found = Vec::new();
             flatten(&section.sample(), &mut path, &mut found);
+            found.sort_by_key(|(pattern, _)| {
+                section.order.iter().position(|name| *name == pattern[section.pattern.len()])
+            });
             for (pattern, sample) in found {
                 let required = keys.is_required(section, &pattern);
                 let inner = &pattern[section.pattern.len()..];
@@ -352,6 +357,7 @@ fn sections(shipped: &str) -> Vec<Section> {
         };
         if is_key(bare) {
             let read: Table = toml::from_str(bare).unwrap_or_default();
+            section.order.extend(read.keys().cloned());
             if absent { section.absent.extend(read) } else { section.given.extend(read) }
         }
     }

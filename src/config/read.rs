@@ -22,6 +22,14 @@ pub(super) struct Reader<'a> {
     pub file: Option<&'a File>,
     pub environment: &'a Environment,
     pub problems: Vec<Problem>,
+    /// What was given and could not be used: it is not missing.
+    pub refused: Vec<Path>,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(file: Option<&'a File>, environment: &'a Environment) -> Self {
+        Self { file, environment, problems: Vec::new(), refused: Vec::new() }
+    }
 }
 
 /// Where the keys and the values of a text begin.
@@ -71,6 +79,10 @@ impl Spans<'_> {
     }
 }
 
+fn first_line(message: &str) -> &str {
+    message.lines().next().unwrap_or_default()
+}
+
 /// Line and column of an offset, from 1; the column in letters.
 fn position(text: &str, offset: usize) -> (usize, usize) {
     let before = text.get(..offset).unwrap_or(text);
@@ -84,15 +96,19 @@ impl Reader<'_> {
     /// The text of a file. What is no TOML is told wholly, and then nothing of the file is used.
     pub(super) fn text(&mut self, text: &str) -> Option<Tree> {
         let (document, errors) = DeTable::parse_recoverable(text);
+        let mut told: Vec<_> =
+            errors.iter().map(|error| (error.span(), first_line(error.message()))).collect();
         let plain = toml::from_str::<Table>(text);
-        let errors =
-            if errors.is_empty() { plain.as_ref().err().cloned().into_iter().collect() } else { errors };
-        for error in &errors {
-            let (line, column) = position(text, error.span().map_or(0, |span| span.start));
-            let message = error.message().lines().next().unwrap_or_default();
+        if let (true, Err(error)) = (told.is_empty(), &plain) {
+            // What can be written and not be held: a number. The reader would tell which, and it may be a secret.
+            told.push((error.span(), "a number that is too large"));
+        }
+        let right = told.is_empty();
+        for (span, message) in told {
+            let (line, column) = position(text, span.map_or(0, |span| span.start));
             self.wrong(&Origin::File(line, column), &[], message);
         }
-        let plain = plain.ok().filter(|_| errors.is_empty())?;
+        let plain = plain.ok().filter(|_| right)?;
         let mut spans = Spans { text, begins: HashMap::new() };
         spans.table(document.get_ref(), &mut Path::new());
         let origins = |path: &[String], side: Side| spans.origin(path, side);
@@ -148,7 +164,7 @@ impl Reader<'_> {
             }
             (Place::Table, value) => {
                 let why = format!("expected a table, and there is {}", article(value.type_str()));
-                self.wrong(&origins(path, Side::Value), path, why);
+                self.refuse(&origins(path, Side::Value), path, why);
                 None
             }
             (Place::Unknown, _) => {
@@ -165,7 +181,7 @@ impl Reader<'_> {
                 let value = match self.referred(reference) {
                     Ok(text) => Value::String(text),
                     Err(why) => {
-                        self.wrong(&origin, path, why);
+                        self.refuse(&origin, path, why);
                         return None;
                     }
                 };
@@ -223,6 +239,11 @@ impl Reader<'_> {
             }
             _ => Err("expected a text, `{ file = \"…\" }` or `{ env = \"…\" }`".to_owned()),
         }
+    }
+
+    fn refuse(&mut self, origin: &Origin, path: &[String], message: impl Into<String>) {
+        self.refused.push(path.to_vec());
+        self.wrong(origin, path, message);
     }
 
     pub(super) fn wrong(&mut self, origin: &Origin, key: &[String], message: impl Into<String>) {

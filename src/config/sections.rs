@@ -58,7 +58,7 @@ fn typed<T: DeserializeOwned>(value: Value) -> Result<T, String> {
 }
 
 /// With the sizes as numbers that have to be numbers. One that cannot be read is left to the section to refuse.
-fn numbered(all: &Table) -> Table {
+pub(super) fn numbered(all: &Table) -> Table {
     let mut all = all.clone();
     for size in SIZES.map(keys::split) {
         let bytes = keys::find(&all, &size).and_then(Value::as_str).map(ingest_steps::size::parse);

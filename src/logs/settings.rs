@@ -6,6 +6,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use tracing_subscriber::EnvFilter;
 
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
 /// What is logged, and how.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
@@ -85,7 +87,16 @@ impl TryFrom<String> for Filter {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        EnvFilter::try_new(&text).map_err(|error| format!("`{text}` is no filter: {error}"))?;
-        Ok(Self(text))
+        let wrong = |why: &str| format!("`{text}` is no filter: {why}");
+        EnvFilter::try_new(&text).map_err(|error| wrong(&error.to_string()))?;
+        // A word that stands alone is taken for a target, of which everything is then written, and of the rest nothing.
+        let words = text.split(',').map(str::trim);
+        let near = |word: &str| LEVELS.iter().any(|level| strsim::damerau_levenshtein(level, word) <= 1);
+        let known = |word: &str| LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word));
+        let misspelt = words.filter(|word| !known(word)).find(|word| near(&word.to_ascii_lowercase()));
+        match misspelt {
+            Some(word) => Err(wrong(&format!("there is no level `{word}`"))),
+            None => Ok(Self(text)),
+        }
     }
 }

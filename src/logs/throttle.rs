@@ -164,9 +164,78 @@ impl State {
         }
         told
     }
+}
 
-    #[cfg(test)]
-    fn len(&self) -> usize {
-        self.seen.len()
+#[cfg(test)]
+mod tests {
+    use tracing::{Subscriber, subscriber};
+    use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
+
+    use super::*;
+
+    struct Catch(Mutex<Option<&'static Metadata<'static>>>);
+
+    impl<S: Subscriber> Layer<S> for &'static Catch {
+        fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+            *self.0.lock() = Some(event.metadata());
+        }
+    }
+
+    fn metadata() -> &'static Metadata<'static> {
+        let catch: &'static Catch = Box::leak(Box::new(Catch(Mutex::new(None))));
+        subscriber::with_default(tracing_subscriber::Registry::default().with(catch), || {
+            tracing::error!("x")
+        });
+        catch.0.lock().take().unwrap()
+    }
+
+    const WINDOW: Duration = Duration::from_mins(1);
+
+    fn throttle(times: u32) -> Throttle {
+        Throttle::new(settings::Throttle { times, within: WINDOW })
+    }
+
+    fn told(verdict: &Verdict) -> Vec<(&str, u64)> {
+        verdict.before.iter().map(|repeated| (repeated.message.as_str(), repeated.times)).collect()
+    }
+
+    #[test]
+    fn a_new_window_begins_with_what_the_old_one_held_back() {
+        let (throttle, metadata, start) = (throttle(2), metadata(), Instant::now());
+        let writes = |seconds| throttle.judge(metadata, "full", start + Duration::from_secs(seconds)).write;
+        assert_eq!([0, 1, 2, 59].map(writes), [true, true, false, false]);
+        let next = throttle.judge(metadata, "full", start + WINDOW);
+        assert!(next.write);
+        assert_eq!(told(&next), [("full", 2)]);
+        assert_eq!(told(&throttle.judge(metadata, "full", start + 3 * WINDOW)), [], "nothing was held back");
+    }
+
+    #[test]
+    fn another_event_after_the_window_tells_it_too() {
+        let (throttle, metadata, start) = (throttle(1), metadata(), Instant::now());
+        throttle.judge(metadata, "full", start);
+        throttle.judge(metadata, "full", start);
+        let early = throttle.judge(metadata, "other", start + WINDOW / 2);
+        assert_eq!(told(&early), []);
+        let late = throttle.judge(metadata, "another", start + WINDOW);
+        assert_eq!(told(&late), [("full", 1)]);
+        assert_eq!(throttle.take_all().len(), 0);
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded_and_nothing_counted_is_lost() {
+        let (throttle, metadata, start) = (throttle(1), metadata(), Instant::now());
+        let mut counted = 0;
+        for number in 0..3 * MOST {
+            let message = format!("{number}{}", "x".repeat(2 * LONGEST));
+            for _ in 0..2 {
+                let now = start + Duration::from_millis(number as u64);
+                counted += throttle.judge(metadata, &message, now).before.len();
+            }
+        }
+        assert!(throttle.state.lock().seen.len() <= MOST);
+        let left = throttle.take_all();
+        assert_eq!(counted + left.len(), 3 * MOST);
+        assert!(left.iter().all(|repeated| repeated.message.len() <= LONGEST));
     }
 }

@@ -1,0 +1,381 @@
+//! The shipped configuration says what is true: its keys exist, its values are the defaults, every key stands in it,
+//! its examples are right once their comment marks are gone, and the page on configuration leaves out none.
+
+use std::collections::BTreeMap;
+
+use ingest_actors::settings as node;
+use ingest_steps::settings::{self, Settings};
+use ingest_steps::{archive, fetch, notify};
+use ingest_store::engines::embedded::EmbeddedConfig;
+use ingest_store::engines::zookeeper::{Acl, ZookeeperConfig};
+use ingest_store::{EngineConfig, Limits, StoreConfig};
+use serde::Deserialize;
+
+use crate::config::keys::{self, KEYS, SHIPPED};
+use crate::config::sections;
+use crate::logs::LogSettings;
+
+const PAGE: &str = include_str!("../../../docs/configuration.md");
+
+/// The whole file. The sections of the steps are fields here, because a flattened struct refuses no unknown key.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Config {
+    store: Option<StoreConfig>,
+    work: Option<settings::Work>,
+    profiles: Option<settings::Profiles>,
+    fetch: Option<fetch::Rules>,
+    unpack: Option<archive::Limits>,
+    expanding: Option<settings::Expanding>,
+    estimating: Option<settings::Estimating>,
+    provisioning: Option<settings::Provisioning>,
+    downloading: Option<settings::Downloading>,
+    notify: Option<notify::Settings>,
+    storage: Option<BTreeMap<String, settings::Storage>>,
+    minter: Option<BTreeMap<String, settings::Minter>>,
+    inventory: Option<settings::Inventory>,
+    mail: Option<settings::Mail>,
+    access: Option<settings::Access>,
+    node: Option<node::Node>,
+    pools: Option<node::Pools>,
+    queue: Option<node::Queue>,
+    supervision: Option<node::Supervision>,
+    shutdown: Option<node::Shutdown>,
+    upkeep: Option<node::Upkeep>,
+    log: Option<LogSettings>,
+}
+
+impl Config {
+    fn read(text: &str) -> Result<Self, String> {
+        let told = |error: toml::de::Error| error.message().to_owned();
+        let table = toml::from_str(text).map_err(told)?;
+        Config::deserialize(sections::numbered(&table)).map_err(told)
+    }
+
+    fn node(&mut self) -> node::Settings {
+        node::Settings {
+            node: self.node.take().unwrap(),
+            pools: self.pools.take().unwrap(),
+            queue: self.queue.take().unwrap(),
+            supervision: self.supervision.take().unwrap(),
+            shutdown: self.shutdown.take().unwrap(),
+            upkeep: self.upkeep.take().unwrap(),
+        }
+    }
+
+    /// The sections of the steps, all of which have to be there. A section that is new in [`Settings`] does not
+    /// compile here until it is a field above.
+    fn steps(self) -> Settings {
+        Settings {
+            work: self.work.unwrap(),
+            profiles: self.profiles.unwrap(),
+            fetch: self.fetch.unwrap(),
+            unpack: self.unpack.unwrap(),
+            expanding: self.expanding.unwrap(),
+            estimating: self.estimating.unwrap(),
+            provisioning: self.provisioning.unwrap(),
+            downloading: self.downloading.unwrap(),
+            notify: self.notify.unwrap(),
+            storage: self.storage.unwrap(),
+            minter: self.minter.unwrap(),
+            inventory: self.inventory.unwrap(),
+            mail: self.mail.unwrap(),
+            access: self.access.unwrap(),
+        }
+    }
+}
+
+#[test]
+fn the_shipped_configuration_is_the_default() {
+    let mut config = Config::read(SHIPPED).unwrap();
+    let engine = EngineConfig::Embedded(EmbeddedConfig::new("data/tree"));
+    assert_eq!(config.store.take().unwrap(), StoreConfig { engine, limits: Limits::default() });
+    assert_eq!(config.node(), node::Settings::default());
+    assert_eq!(config.log.take().unwrap(), LogSettings::default());
+    assert_eq!(config.steps(), Settings::default());
+}
+
+/// A section of the file: what is written, and what stands in comments.
+#[derive(Debug, Default)]
+struct Section {
+    header: String,
+    /// Only an example: its header is a comment.
+    example: bool,
+    lines: Vec<String>,
+    /// Keys that are absent by default: their lines are comments within a section that is there.
+    absent: Vec<String>,
+}
+
+impl Section {
+    fn text(&self) -> String {
+        format!("{}\n{}", self.header, self.lines.join("\n"))
+    }
+
+    fn has(&self, key: &str) -> bool {
+        let begins = |line: &String| line.split_once('=').is_some_and(|(name, _)| name.trim() == key);
+        self.lines.iter().chain(&self.absent).any(begins)
+    }
+}
+
+fn is_key(line: &str) -> bool {
+    let name = line.split_once(" = ").map(|(name, _)| name);
+    name.is_some_and(|name| name.chars().all(|c| c.is_ascii_lowercase() || c == '_'))
+}
+
+fn sections() -> Vec<Section> {
+    let mut found: Vec<Section> = Vec::new();
+    for line in SHIPPED.lines() {
+        let bare = line.strip_prefix("# ");
+        let header = bare.unwrap_or(line);
+        if header.starts_with('[') && header.ends_with(']') {
+            found.push(Section { header: header.to_owned(), example: bare.is_some(), ..Section::default() });
+            continue;
+        }
+        let Some(section) = found.last_mut() else { continue };
+        match bare {
+            None if !line.starts_with('#') => section.lines.push(line.to_owned()),
+            Some(bare) if is_key(bare) && section.example => section.lines.push(bare.to_owned()),
+            Some(bare) => {
+                let bare = bare.strip_prefix("# ").unwrap_or(bare);
+                section.absent.extend(is_key(bare).then(|| bare.to_owned()));
+            }
+            None => {}
+        }
+    }
+    found
+}
+
+#[test]
+fn every_example_is_right_once_its_comment_marks_are_gone() {
+    let (sections, mut examples, mut absent) = (sections(), Vec::new(), 0);
+    for section in &sections {
+        if section.example {
+            let config =
+                Config::read(&section.text()).unwrap_or_else(|why| panic!("{why}: {}", section.text()));
+            examples.push((section.header.as_str(), config));
+        }
+        for line in &section.absent {
+            let text = format!("{}\n{line}", section.text());
+            Config::read(&text).unwrap_or_else(|why| panic!("{why}: {text}"));
+            absent += 1;
+        }
+    }
+    let headers: Vec<_> = examples.iter().map(|(header, _)| *header).collect();
+    assert_eq!(
+        headers,
+        [
+            "[store.engine.zookeeper]",
+            "[storage.cloud]",
+            "[storage.service]",
+            "[minter.ezid]",
+            "[inventory]",
+            "[inventory]",
+            "[mail.by.smtp]"
+        ]
+    );
+    assert_eq!(absent, 13, "three in the file, one in the queue, and those of the examples");
+}
+
+#[test]
+fn the_examples_have_the_defaults_where_there_are_any() {
+    for section in sections().iter().filter(|section| section.example) {
+        let path = keys::split(section.header.trim_matches(['[', ']']));
+        let needed = |line: &&String| {
+            let Some((name, _)) = line.split_once(" = ") else { return false };
+            let mut key = keys::pattern(&path);
+            key.push(name.to_owned());
+            let known = KEYS.all.iter().filter(|known| known.pattern == key);
+            let kind = section.lines.iter().find_map(|line| line.strip_prefix("kind = "));
+            let kind = kind.map(|kind| kind.trim_matches('"').to_owned());
+            let mut known = known.filter(|known| known.kind == kind);
+            known.next().unwrap_or_else(|| panic!("{key:?}")).default.is_none()
+        };
+        let least = section.lines.iter().filter(needed);
+        let least = least.fold(section.header.clone(), |text, line| text + "\n" + line);
+        assert!(least.len() < section.text().len() || section.header == "[inventory]", "{least}");
+        // What is not written in the shorter one is a default of the code, and the same.
+        let (whole, least) = (Config::read(&section.text()).unwrap(), Config::read(&least).unwrap());
+        assert_eq!(whole.store, least.store);
+        assert_eq!(whole.storage, least.storage);
+        assert_eq!(whole.minter, least.minter);
+        assert_eq!(whole.inventory, least.inventory);
+        assert_eq!(whole.mail, least.mail);
+    }
+    let zookeeper = KEYS.key(&keys::split("store.engine.zookeeper.session_timeout"), None).unwrap();
+    let default = ZookeeperConfig::new("zk");
+    assert_eq!(zookeeper.default, Some("10s".into()));
+    assert_eq!((default.session_timeout.as_secs(), default.acl), (10, Acl::Open));
+}
+
+#[test]
+fn what_is_absent_by_default_is_none_in_the_code() {
+    let absent: Vec<String> = KEYS
+        .all
+        .iter()
+        .filter(|key| key.default.is_none() && !key.required)
+        .map(|key| keys::dotted(&key.pattern))
+        .collect();
+    assert_eq!(
+        absent,
+        [
+            "queue.ageing",
+            "work.quota",
+            "fetch.ca",
+            "storage.*.staging",
+            "storage.*.prefix",
+            "storage.*.worker_url",
+            "storage.*.user",
+            "storage.*.password",
+            "mail.by.smtp.port",
+            "mail.by.smtp.user",
+            "mail.by.smtp.password",
+        ]
+    );
+}
+
+/// The keys that a section knows, as it says itself when it is given one that it does not know.
+fn keys(header: &str, kind: Option<&str>) -> Vec<String> {
+    let kind = kind.map(|kind| format!("kind = '{kind}'\n")).unwrap_or_default();
+    let text = format!("{header}\n{kind}no-such-key = 1");
+    let error = toml::from_str::<Config>(&text).unwrap_err().message().to_owned();
+    let keys: Vec<_> = match (error.split_once("expected "), error.split_once("available keys: ")) {
+        (_, Some((_, keys))) => keys.split(", ").map(str::to_owned).collect(),
+        (Some((_, keys)), _) => keys.split('`').skip(1).step_by(2).map(str::to_owned).collect(),
+        (None, None) => panic!("{header} {kind}: {error}"),
+    };
+    assert!(!keys.is_empty(), "{error}");
+    keys
+}
+
+#[test]
+fn every_key_stands_in_the_file_and_on_the_page() {
+    let places = [
+        ("[store.limits]", None),
+        ("[store.engine.embedded]", None),
+        ("[store.engine.zookeeper]", None),
+        ("[work]", None),
+        ("[profiles]", None),
+        ("[fetch]", None),
+        ("[unpack]", None),
+        ("[expanding]", None),
+        ("[estimating]", None),
+        ("[provisioning]", None),
+        ("[downloading]", None),
+        ("[notify]", None),
+        ("[storage.default]", Some("ocfl")),
+        ("[storage.cloud]", Some("s3")),
+        ("[storage.service]", Some("http")),
+        ("[minter.default]", Some("local")),
+        ("[minter.ezid]", Some("ezid")),
+        ("[inventory]", Some("sqlite")),
+        ("[inventory]", Some("postgres")),
+        ("[mail]", None),
+        ("[mail.by.outbox]", None),
+        ("[mail.by.smtp]", None),
+        ("[access]", None),
+        ("[node]", None),
+        ("[pools.pending]", None),
+        ("[pools.estimating]", None),
+        ("[pools.provisioning]", None),
+        ("[pools.downloading]", None),
+        ("[pools.processing]", None),
+        ("[pools.recording]", None),
+        ("[pools.notify]", None),
+        ("[pools.access_small]", None),
+        ("[pools.access_large]", None),
+        ("[queue]", None),
+        ("[supervision]", None),
+        ("[shutdown]", None),
+        ("[upkeep]", None),
+        ("[log]", None),
+        ("[log.throttle]", None),
+    ];
+    let sections = sections();
+    let mut missing = Vec::new();
+    for (header, kind) in places {
+        let of_kind = |section: &&Section| {
+            kind.is_none_or(|kind| section.lines.contains(&format!("kind = \"{kind}\"")))
+        };
+        let section = sections.iter().filter(|section| section.header == header).find(of_kind);
+        // On the page a name that can be chosen is NAME.
+        let titled = match header.split_once('.') {
+            Some((table @ ("[storage" | "[minter"), _)) => format!("`{table}.NAME]`"),
+            Some(("[pools", _)) => "`[pools.STATE]`".to_owned(),
+            _ => format!("`{header}`"),
+        };
+        let page = PAGE.split("\n## ").find(|part| {
+            let title = part.lines().next().unwrap_or_default();
+            title.contains(&titled) && kind.is_none_or(|kind| title.contains(&format!("`{kind}`")))
+        });
+        for key in keys(header, kind) {
+            // A table within the section, which has a header of its own.
+            let below = format!("{}.{key}", header.trim_end_matches(']'));
+            let there = section.is_some_and(|section| section.has(&key))
+                || sections.iter().any(|section| section.header.starts_with(&below));
+            if !there {
+                missing.push(format!("{header} {key} in the file"));
+            }
+            if !page.is_some_and(|page| page.contains(&format!("\n| `{key}`"))) {
+                missing.push(format!("{header} {key} on the page"));
+            }
+        }
+    }
+    assert_eq!(missing, [""; 0]);
+    // And no section is left out here.
+    for section in &sections {
+        let known = places.iter().any(|(header, _)| *header == section.header);
+        assert!(known, "{} is looked at nowhere", section.header);
+    }
+    let steps = keys("", None);
+    let all = places.map(|(header, _)| header.trim_matches(['[', ']']).split('.').next().unwrap_or_default());
+    assert!(steps.iter().all(|key| all.contains(&key.as_str())), "{steps:?}");
+}
+
+/// A part of the page, by its title.
+fn part(title: &str) -> &'static str {
+    PAGE.split("\n## ").find(|part| part.starts_with(title)).unwrap_or_else(|| panic!("{title}"))
+}
+
+#[test]
+fn the_page_has_the_defaults() {
+    let shown = |value: &toml::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    for key in KEYS.all.iter().filter(|key| key.pattern.len() == key.section + 1) {
+        let (name, table) = key.pattern.split_last().unwrap();
+        let table = keys::dotted(table);
+        let default = key.default.as_ref().map(shown);
+        if let Some(state) = table.strip_prefix("pools.") {
+            let row = part("`[pools.STATE]`")
+                .lines()
+                .find(|line| line.starts_with(&format!("| `{state}` |")))
+                .unwrap();
+            assert!(row.contains(&format!("| `{}` |", default.unwrap())), "{table}.{name}: {row}");
+            continue;
+        }
+        let kind = key.kind.as_ref().map(|kind| format!(", `kind` = `{kind}`")).unwrap_or_default();
+        if name == "kind" {
+            continue;
+        }
+        let title = format!("`[{}]`{kind}\n", table.replace('*', "NAME"));
+        let row = part(&title).lines().find(|line| line.starts_with(&format!("| `{name}` |")));
+        let row = row.unwrap_or_else(|| panic!("{table}.{name}"));
+        let cell = row.split('|').nth(2).unwrap().trim();
+        match default {
+            Some(default) if default.is_empty() => {
+                assert!(!cell.contains('`') && !cell.is_empty(), "{table}.{name}: {row}")
+            }
+            Some(default) => assert_eq!(cell, format!("`{default}`"), "{table}.{name}"),
+            None if key.required => assert_eq!(cell, "", "{table}.{name}"),
+            None => assert!(
+                !cell.is_empty() && !cell.starts_with('`') || cell.starts_with("by "),
+                "{table}.{name}: {row}"
+            ),
+        }
+    }
+}
+
+#[test]
+fn the_page_says_what_needs_no_restart() {
+    let rows = part("What holds without a restart\n").lines().filter_map(|line| line.strip_prefix("| `"));
+    let named: Vec<&str> = rows.map(|row| row.split('`').next().unwrap()).collect();
+    assert_eq!(named, keys::LIVE);
+}
