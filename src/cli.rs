@@ -14,6 +14,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand, ValueEnum};
 use ingest_queue::dialect::Dialect;
 
+use crate::config::Problems;
+
 /// The exit code of every command that was given a configuration with problems.
 const BAD_CONFIGURATION: u8 = 3;
 
@@ -84,12 +86,13 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn failed(error: &anyhow::Error) -> ExitCode {
-    eprintln!("ingestd: {error:#}");
-    if error.is::<config::Wrong>() || error.is::<crate::config::Problems>() {
-        return ExitCode::from(BAD_CONFIGURATION);
+    if let Some(problems) = error.downcast_ref::<Problems>() {
+        eprintln!("{problems}");
+        return failed(&config::Wrong(problems.0.len()).into());
     }
+    eprintln!("ingestd: {error:#}");
     if let Some(ended) = error.downcast_ref::<run::Ended>() {
         return ExitCode::from(ended.code());
     }
-    ExitCode::FAILURE
+    if error.is::<config::Wrong>() { ExitCode::from(BAD_CONFIGURATION) } else { ExitCode::FAILURE }
 }

@@ -93,13 +93,15 @@ pub(crate) fn difference(old: &Loaded, new: &Loaded) -> Vec<Change> {
 }
 
 fn check_in(path: Option<&Path>, environment: &Environment, places: &[PathBuf]) -> Checked {
-    let named = path.map(Path::to_owned).or_else(|| environment.get(CONFIG).map(PathBuf::from));
+    let named = path
+        .map(Path::to_owned)
+        .or_else(|| environment.get(CONFIG).filter(|path| !path.is_empty()).map(PathBuf::from));
     let must = named.is_some();
     let path = named.or_else(|| places.iter().find(|place| place.exists()).cloned());
     let mut reader = Reader::new(path.as_deref(), environment);
     let tree = path.as_deref().and_then(|path| file(path, must, &mut reader));
     let readable = path.is_none() || tree.is_some();
-    complete(tree.unwrap_or_else(|| Tree::new(Origin::Default)), readable, reader, path.clone())
+    complete(tree.unwrap_or_else(|| Tree::new(Origin::Default)), readable, reader)
 }
 
 fn file(path: &Path, must: bool, reader: &mut Reader<'_>) -> Option<Tree> {
@@ -116,7 +118,7 @@ fn file(path: &Path, must: bool, reader: &mut Reader<'_>) -> Option<Tree> {
     }
 }
 
-fn complete(mut tree: Tree, readable: bool, mut reader: Reader<'_>, path: Option<PathBuf>) -> Checked {
+fn complete(mut tree: Tree, readable: bool, mut reader: Reader<'_>) -> Checked {
     let named_by_file: Vec<String> = tree.nodes.keys().cloned().collect();
     environment::lay(&mut reader, &mut tree);
     fill::tables(&mut tree, &named_by_file);
@@ -130,10 +132,11 @@ fn complete(mut tree: Tree, readable: bool, mut reader: Reader<'_>, path: Option
         reader.problems.truncate(told);
     }
     let (file, mut problems) = (reader.file, reader.problems);
+    let path = file.map(Path::to_owned);
     let effective = Effective::new(tree, path.clone());
     let mut loaded = None;
     if problems.is_empty() {
-        match typed(&effective, path.clone()) {
+        match typed(&effective, path) {
             Ok(typed) => loaded = Some(typed),
             Err((section, why)) => problems.push(judge::unforeseen(effective.tree(), file, section, &why)),
         }

@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Subcommand;
 use serde_json::json;
 
-use crate::config::{self, Checked, Environment};
+use crate::config::{self, Checked, Environment, Problems};
 
 /// The command's commands.
 #[derive(Debug, Subcommand)]
@@ -26,7 +26,7 @@ pub(super) struct Check {
     json: bool,
 }
 
-/// The configuration has problems; they were printed.
+/// The configuration has so many problems.
 #[derive(Debug, thiserror::Error)]
 #[error("the configuration has {0} {problems}", problems = if *.0 == 1 { "problem" } else { "problems" })]
 pub(super) struct Wrong(pub usize);
@@ -48,12 +48,9 @@ impl Check {
                 effective.sources().into_iter().map(|(key, source)| (key, source.into())).collect();
             let all = json!({ "effective": effective.json(), "sources": sources, "problems": problems });
             println!("{}", serde_json::to_string_pretty(&all)?);
-        } else {
-            print!("{}", effective.text());
-            for problem in &problems {
-                eprintln!("{problem}");
-            }
+            return if problems.is_empty() { Ok(()) } else { Err(Wrong(problems.len()).into()) };
         }
-        if problems.is_empty() { Ok(()) } else { Err(Wrong(problems.len()).into()) }
+        print!("{}", effective.text());
+        if problems.is_empty() { Ok(()) } else { Err(Problems(problems).into()) }
     }
 }

@@ -69,15 +69,13 @@ pub(super) fn lay(reader: &mut Reader<'_>, over: &mut Tree) {
     let ours = names.filter(|name| name.starts_with(PREFIX) && !RESERVED.contains(name));
     let mut found = Vec::new();
     for name in ours.map(str::to_owned).collect::<Vec<_>>() {
-        match resolve(&name, over) {
-            Some(path) => found.push((path, name)),
-            None => {
-                let origin = Origin::Variable(name.clone());
-                let mut problem = origin.problem(None, &[], "there is no such key");
-                problem.did_you_mean = closest(&name, known(over).iter().map(String::as_str));
-                reader.problems.push(problem);
-            }
+        if let Some(path) = resolve(&name, over) {
+            found.push((path, name));
+            continue;
         }
+        let mut problem = Origin::Variable(name.clone()).problem(None, &[], "there is no such key");
+        problem.did_you_mean = closest(&name, known(over).iter().map(String::as_str));
+        reader.problems.push(problem);
     }
     // Kinds first, because they say which keys there are; tables before the keys in them.
     found.sort_by_key(|(path, _)| (path.last().is_none_or(|name| name != "kind"), path.len()));
@@ -109,7 +107,7 @@ fn make_room(over: &mut Tree, path: &[String], chosen: &[Path]) {
         }
         let others: Vec<Path> = match over.table(&path[..depth]) {
             Some(table) => {
-                table.nodes.keys().map(|name| [&path[..depth], &[name.clone()]].concat()).collect()
+                table.nodes.keys().map(|name| [&path[..depth], std::slice::from_ref(name)].concat()).collect()
             }
             None => Vec::new(),
         };

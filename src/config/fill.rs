@@ -29,14 +29,12 @@ pub(super) fn keys(tree: &mut Tree, reader: &mut Reader<'_>) {
     for table in tree.tables() {
         let kinds = KEYS.kinds(&table);
         if !kinds.is_empty() && tree.leaf(&kind_of(&table)).is_none() {
-            match KEYS.default_kind(&table) {
-                Some(kind) => tree.set(&kind_of(&table), default(kind), &Origin::Default),
-                None => {
-                    let why = format!("is missing: one of {}", kinds.join(", "));
-                    reader.wrong(&tree.origin(&table), &kind_of(&table), why);
-                    continue;
-                }
-            }
+            let Some(kind) = KEYS.default_kind(&table) else {
+                let why = format!("is missing: one of {}", kinds.join(", "));
+                reader.wrong(&tree.origin(&table), &kind_of(&table), why);
+                continue;
+            };
+            tree.set(&kind_of(&table), default(kind), &Origin::Default);
         }
         let kind = tree.kind(&table);
         if !kinds.is_empty() && kind.is_none() {
@@ -53,7 +51,7 @@ pub(super) fn keys(tree: &mut Tree, reader: &mut Reader<'_>) {
             match &key.default {
                 Some(value) => tree.set(&path, default(value.clone()), &Origin::Default),
                 None if key.required && !reader.refused.contains(&path) => {
-                    reader.wrong(&tree.origin(&table), &path, "is missing")
+                    reader.wrong(&tree.origin(&table), &path, "is missing");
                 }
                 None => {}
             }

@@ -2,6 +2,7 @@
 
 use std::path::{Path as File, PathBuf};
 
+use ingest_steps::fetch::Fetcher;
 use ingest_steps::minter::noid::Template;
 use ingest_steps::profile::{self, Profile, Profiles};
 use ingest_steps::settings::Storage;
@@ -27,10 +28,12 @@ pub(super) enum Rule {
     Share,
     /// A NOID template.
     Template,
+    /// A mail address, or a list of them.
+    Mailbox,
 }
 
 /// Which. A star is any name.
-pub(super) const RULES: [(&str, Rule); 44] = [
+pub(super) const RULES: [(&str, Rule); 46] = [
     ("store.limits.deadline", Rule::Lasting),
     ("store.limits.max_requests", Rule::AtLeastOne),
     ("store.limits.watch_backlog", Rule::AtLeastOne),
@@ -70,6 +73,8 @@ pub(super) const RULES: [(&str, Rule); 44] = [
     ("minter.*.block", Rule::AtLeastOne),
     ("minter.*.template", Rule::Template),
     ("inventory.connections", Rule::AtLeastOne),
+    ("mail.from", Rule::Mailbox),
+    ("mail.admins", Rule::Mailbox),
     ("mail.by.smtp.timeout", Rule::Lasting),
     ("access.keep", Rule::Lasting),
     ("access.large_from", Rule::AtLeastOne),
@@ -99,6 +104,11 @@ impl Rule {
             (Rule::Template, Value::String(text)) => {
                 text.parse::<Template>().err().map(|error| error.to_string())
             }
+            (Rule::Mailbox, Value::String(text)) => {
+                let wrong = text.parse::<lettre::message::Mailbox>().is_err();
+                wrong.then(|| format!("`{text}` is not a mail address"))
+            }
+            (Rule::Mailbox, Value::Array(all)) => all.iter().find_map(|one| self.broken(one)),
             _ => None,
         }
     }
@@ -171,6 +181,11 @@ fn together(tree: &Tree, file: Option<&File>) -> Vec<Problem> {
         wrong("store.engine.zookeeper", error.to_string());
     }
     if let Ok(steps) = &parts.steps {
+        if steps.fetch.ca.is_some()
+            && let Err(failure) = Fetcher::new(steps.fetch.clone())
+        {
+            wrong("fetch.ca", failure.to_string());
+        }
         let mut dirs: Vec<(&PathBuf, &String)> = Vec::new();
         for (name, storage) in &steps.storage {
             let key = format!("storage.{name}");

@@ -4,6 +4,7 @@
 //! `{ env = "…" }`, which is the value of a variable.
 
 use std::collections::HashMap;
+use std::io::Read as _;
 use std::path::{Path as File, PathBuf};
 
 use toml::de::{DeTable, DeValue};
@@ -253,12 +254,14 @@ impl Reader<'_> {
 
 /// A file's text without the line end that editors and `echo` leave.
 fn text_of(file: &File) -> Result<String, String> {
-    let size = std::fs::metadata(file).map_err(|error| error.to_string())?.len();
-    if size > LARGEST_TEXT {
+    let mut bytes = Vec::new();
+    // Bounded, because it need not be a file: a pipe has no size and may have no end.
+    let opened = std::fs::File::open(file).map_err(|error| error.to_string())?;
+    opened.take(LARGEST_TEXT + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > LARGEST_TEXT {
         let most = ingest_steps::size::show(LARGEST_TEXT);
         return Err(format!("it is larger than {most}, and no text for a key"));
     }
-    let bytes = std::fs::read(file).map_err(|error| error.to_string())?;
     let text = String::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())?;
     let line = text.strip_suffix('\n').unwrap_or(&text);
     Ok(line.strip_suffix('\r').unwrap_or(line).to_owned())

@@ -128,9 +128,8 @@ fn as_text(metadata: &Metadata<'_>, message: &str, fields: &Named, colour: bool,
         Level::DEBUG => (7, "34"),
         Level::TRACE => (7, "35"),
     };
-    let paint = |code: &str, text: &str| match colour {
-        true => format!("\x1b[{code}m{text}\x1b[0m"),
-        false => text.to_owned(),
+    let paint = |code: &str, text: &str| {
+        if colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     };
     let mut line = if journal { format!("<{number}>") } else { paint("2", &now().to_string()) + " " };
     line += &paint(code, &format!("{:>5}", metadata.level().as_str()));

@@ -184,7 +184,7 @@ mod tests {
     fn metadata() -> &'static Metadata<'static> {
         let catch: &'static Catch = Box::leak(Box::new(Catch(Mutex::new(None))));
         subscriber::with_default(tracing_subscriber::Registry::default().with(catch), || {
-            tracing::error!("x")
+            tracing::error!("x");
         });
         catch.0.lock().take().unwrap()
     }

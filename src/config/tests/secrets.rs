@@ -70,6 +70,7 @@ fn a_secret_that_is_not_there_is_told_by_its_place() {
     for (reference, why) in [
         ("{ file = '/no/such/secret' }", "/no/such/secret: No such file"),
         ("{ env = 'NO_SUCH' }", "the variable NO_SUCH is not set"),
+        ("{ file = '/dev/zero' }", "/dev/zero: it is larger than 64 KiB"),
         ("{ path = 'x' }", "expected a text, `{ file"),
         ("{ file = 'x', env = 'y' }", "expected a text, `{ file"),
     ] {
@@ -137,8 +138,6 @@ fn a_wrong_secret_is_not_in_the_message() {
     let given = Given::file(&all_secrets("'x'").replace("https://user:", "no url: https://user:"));
     let told = given.problem();
     assert!(told.contains("storage.service.base: ") && !told.contains(SECRET), "{told}");
-    let told =
-        Given::file("[mail]\nhost = { env = 'X' }\nfrom = { env = 'X' }\n[work]\nquota = { env = 'X' }")
-            .with("X", SECRET);
+    let told = Given::file("[mail]\nhost = { env = 'X' }\n[work]\nquota = { env = 'X' }").with("X", SECRET);
     assert!(!told.problem().contains(SECRET), "{}", told.problem());
 }

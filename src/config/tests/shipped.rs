@@ -361,7 +361,7 @@ fn the_page_has_the_defaults() {
         let cell = row.split('|').nth(2).unwrap().trim();
         match default {
             Some(default) if default.is_empty() => {
-                assert!(!cell.contains('`') && !cell.is_empty(), "{table}.{name}: {row}")
+                assert!(!cell.contains('`') && !cell.is_empty(), "{table}.{name}: {row}");
             }
             Some(default) => assert_eq!(cell, format!("`{default}`"), "{table}.{name}"),
             None if key.required => assert_eq!(cell, "", "{table}.{name}"),

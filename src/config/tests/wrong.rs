@@ -138,6 +138,9 @@ fn values_that_make_no_sense_are_told() {
         ("fetch.stall", "'0ms'", "longer than no time"),
         ("pools.provisioning.size", "2", "0 or 1"),
         ("log.throttle.within", "'0s'", "longer than no time"),
+        ("mail.from", "'nobody'", "`nobody` is not a mail address"),
+        ("mail.admins", "['a@example.org', 'b']", "`b` is not a mail address"),
+        ("fetch.ca", "'/no/such/file.pem'", "/no/such/file.pem"),
     ] {
         let told = Given::file(&format!("{key} = {value}")).problem();
         let place = format!("ingestd.toml:1:{}: {key}: ", key.len() + 4);
