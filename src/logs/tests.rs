@@ -198,3 +198,31 @@ fn stderr_is_the_journal_only_if_it_is_that_file() {
     assert!(!is_journal(Some("9:1234"), Some((9, 1235))), "stderr was sent elsewhere");
     assert!(!is_journal(None, Some((9, 1234))) && !is_journal(Some("x"), None) && !is_journal(None, None));
 }
+
+#[test]
+#[ignore = "begins to log for its whole process: the next test starts it in one of its own"]
+fn a_process_that_logs() {
+    let handle = init(&throttled(1, Duration::from_hours(1)));
+    for _ in 0..3 {
+        warn!("hello");
+    }
+    drop(handle);
+}
+
+#[test]
+fn a_process_logs_to_stderr() {
+    let log = |variables: &[(&str, &str)]| {
+        let mut process = std::process::Command::new(std::env::current_exe().unwrap());
+        process.args(["--exact", "logs::tests::a_process_that_logs", "--ignored", "--nocapture"]);
+        let output = process.env_remove("JOURNAL_STREAM").envs(variables.iter().copied()).output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        text.lines().filter(|line| line.contains("hello")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    // Neither a terminal nor the journal, whatever a parent has left in the environment.
+    for variables in [&[][..], &[("JOURNAL_STREAM", "1:1")]] {
+        let lines = log(variables);
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines[0].ends_with("Z  WARN hello") && !lines[0].contains('\x1b'), "{lines:?}");
+        assert!(lines[1].ends_with("Z  WARN last message repeated 2 times: hello"), "{lines:?}");
+    }
+}
