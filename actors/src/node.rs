@@ -18,7 +18,7 @@ use ingest_steps::profile::Profiles;
 use ingest_store::Store;
 use parking_lot::RwLock;
 use ractor::{Actor, ActorCell, ActorRef, RpcReplyPort};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 use crate::gate::{self, Snapshot};
 use crate::house::{House, Life, Mode, tell};
@@ -59,7 +59,7 @@ pub enum End {
 pub struct Node {
     house: Arc<House>,
     root: ActorRef<root::Message>,
-    ended: oneshot::Receiver<End>,
+    ended: watch::Receiver<Option<End>>,
     ready: watch::Receiver<bool>,
 }
 
@@ -88,7 +88,7 @@ impl Node {
         };
         let incarnation = ingest_queue::queue::Settings::new("").incarnation;
         let house = Arc::new(House::new(name, incarnation, node, steps, store, work, log));
-        let (ended_sender, ended) = oneshot::channel();
+        let (ended_sender, ended) = watch::channel(None);
         let (ready_sender, ready) = watch::channel(false);
         let setup = root::Setup { house: house.clone(), ended: ended_sender, ready: ready_sender };
         let root_name = Some(house.actor_name("root"));
@@ -117,11 +117,10 @@ impl Node {
     }
 
     /// Waits for the end.
-    pub async fn ended(&mut self) -> End {
-        match (&mut self.ended).await {
-            Ok(end) => end,
-            Err(_) => End::GaveUp("the root has died".into()),
-        }
+    pub async fn ended(&self) -> End {
+        let mut ended = self.ended.clone();
+        let end = ended.wait_for(Option::is_some).await.ok().and_then(|end| end.clone());
+        end.unwrap_or_else(|| End::GaveUp("the root has died".into()))
     }
 
     pub fn house(&self) -> &Arc<House> {

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::access::Access;
@@ -131,7 +131,7 @@ pub(crate) struct Root;
 #[derive(Debug)]
 pub(crate) struct Setup {
     pub(crate) house: Arc<House>,
-    pub(crate) ended: oneshot::Sender<End>,
+    pub(crate) ended: watch::Sender<Option<End>>,
     /// Becomes true when all children run.
     pub(crate) ready: watch::Sender<bool>,
 }
@@ -147,7 +147,7 @@ pub(crate) struct State {
     /// Those whose pause is not over.
     waiting: BTreeSet<Role>,
     ending: ending::Ending,
-    ended: Option<oneshot::Sender<End>>,
+    ended: watch::Sender<Option<End>>,
     ready: watch::Sender<bool>,
 }
 
@@ -166,7 +166,7 @@ impl Actor for Root {
             restarts: HashMap::new(),
             waiting: BTreeSet::new(),
             ending: ending::Ending::default(),
-            ended: Some(ended),
+            ended,
             ready,
         })
     }
@@ -228,9 +228,13 @@ impl Actor for Root {
 }
 
 impl State {
+    fn is_over(&self) -> bool {
+        self.ending.over
+    }
+
     /// Starts those that do not run, in their order, as far as what they stand on does.
     async fn start_missing(&mut self, myself: &ActorRef<Message>) {
-        if self.ended.is_none() {
+        if self.is_over() {
             return;
         }
         for role in Role::ALL {
@@ -308,7 +312,7 @@ impl State {
 
     /// A child has died, or could not be started. It is missing until it is started again.
     async fn died(&mut self, myself: &ActorRef<Message>, role: Role, crash: Crash) {
-        if self.ended.is_none() {
+        if self.is_over() {
             return;
         }
         self.ready.send_replace(false);

@@ -19,6 +19,7 @@ const LEAVING_AT_ONCE: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct Ending {
     draining: bool,
+    pub(super) over: bool,
     tasks: Vec<Task>,
 }
 
@@ -58,7 +59,9 @@ impl State {
 
     /// Ends everything, gives back what is held, closes the session.
     pub(super) async fn end(&mut self, myself: &ActorRef<Message>, end: End) {
-        let Some(ended) = self.ended.take() else { return };
+        if std::mem::replace(&mut self.ending.over, true) {
+            return;
+        }
         self.ready.send_replace(false);
         self.ending.tasks.clear();
         for role in Role::ALL.into_iter().rev().filter(|role| *role != Role::Session) {
@@ -85,7 +88,7 @@ impl State {
             End::GaveUp(why) | End::Refused(why) => tracing::error!(why, "the node ends"),
             end => tracing::info!(?end, "the node has ended"),
         }
-        let _ = ended.send(end);
+        self.ended.send_replace(Some(end));
         myself.stop(None);
     }
 }

@@ -141,7 +141,7 @@ fn zookeeper(connect: String) -> ZookeeperConfig {
 }
 
 /// Ends a node properly.
-pub(crate) async fn drained(mut node: Node) {
+pub(crate) async fn drained(node: Node) {
     node.drain();
     assert_eq!(node.ended().await, End::Drained);
 }
