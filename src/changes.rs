@@ -63,7 +63,8 @@ impl Changes {
             Some(whole(parent.unwrap_or(Path::new("."))).join(path.file_name()?))
         });
         self.profiles = whole(&loaded.steps.profiles.dir);
-        let mut wanted: Vec<PathBuf> = self.file.iter().filter_map(|file| file.parent().map(Path::to_owned)).collect();
+        let mut wanted: Vec<PathBuf> =
+            self.file.iter().filter_map(|file| file.parent().map(Path::to_owned)).collect();
         wanted.push(self.profiles.clone());
         wanted.dedup();
         let Some(watcher) = &mut self.watcher else { return };
@@ -102,7 +103,8 @@ impl Changes {
     }
 
     fn concerns(&self, path: &Path) -> bool {
-        let is_profile = path.parent() == Some(&self.profiles) && path.extension().is_some_and(|e| e == "toml");
+        let is_profile =
+            path.parent() == Some(&self.profiles) && path.extension().is_some_and(|e| e == "toml");
         self.file.as_deref() == Some(path) || is_profile
     }
 }

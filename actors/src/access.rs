@@ -153,7 +153,13 @@ impl State {
         let desk = self.house.floor.desk(pool, format!("{pool}-{place}"));
         let assembler =
             Assembler { house: self.house.clone(), life: self.life.clone(), desk: desk.clone(), size };
-        let spawned = Actor::spawn_linked(Some(self.house.actor_name(&desk.name)), AccessActor, assembler, myself.get_cell()).await;
+        let spawned = Actor::spawn_linked(
+            Some(self.house.actor_name(&desk.name)),
+            AccessActor,
+            assembler,
+            myself.get_cell(),
+        )
+        .await;
         let (actor, _) = spawned.map_err(Crash::error)?;
         desk.belongs_to(actor.get_cell());
         self.workers.insert(actor.get_id(), Hired { size, place, desk, actor });
@@ -222,7 +228,11 @@ impl Actor for AccessActor {
     type State = Assembler;
     type Arguments = Assembler;
 
-    async fn pre_start(&self, _: ActorRef<Look>, assembler: Assembler) -> Result<Assembler, ActorProcessingErr> {
+    async fn pre_start(
+        &self,
+        _: ActorRef<Look>,
+        assembler: Assembler,
+    ) -> Result<Assembler, ActorProcessingErr> {
         Ok(assembler)
     }
 

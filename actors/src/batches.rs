@@ -37,7 +37,10 @@ pub(crate) enum Message {
     LookAgain,
     Restart(Bid),
     /// Nothing is to be done for this batch, says its actor, which has been told so much.
-    Idle { bid: Bid, told: u64 },
+    Idle {
+        bid: Bid,
+        told: u64,
+    },
 }
 
 /// The actor.
@@ -75,11 +78,7 @@ impl Actor for Batches {
         Ok(State { house, life, live: HashMap::new(), of: HashMap::new(), restarts: HashMap::new() })
     }
 
-    async fn post_start(
-        &self,
-        myself: ActorRef<Message>,
-        _: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
+    async fn post_start(&self, myself: ActorRef<Message>, _: &mut State) -> Result<(), ActorProcessingErr> {
         Ok(myself.cast(Message::ListAgain)?)
     }
 
@@ -159,7 +158,13 @@ impl State {
             desk: desk.clone(),
             bid,
         };
-        let spawned = Actor::spawn_linked(Some(self.house.actor_name(&bid.to_string())), BatchActor, setup, myself.get_cell()).await;
+        let spawned = Actor::spawn_linked(
+            Some(self.house.actor_name(&bid.to_string())),
+            BatchActor,
+            setup,
+            myself.get_cell(),
+        )
+        .await;
         let (actor, _) = spawned.map_err(Crash::error)?;
         desk.belongs_to(actor.get_cell());
         self.of.insert(actor.get_id(), bid);
@@ -171,8 +176,7 @@ impl State {
     async fn list(&mut self, myself: &ActorRef<Message>) -> Result<(), Crash> {
         let queue = &self.life.queue;
         let session = queue.session();
-        let (names, _) =
-            look(session, || session.children(map::BATCHES)).await.map_err(Crash::error)?;
+        let (names, _) = look(session, || session.children(map::BATCHES)).await.map_err(Crash::error)?;
         let known: Vec<Bid> = names.iter().filter_map(|name| name.parse().ok()).collect();
         let mut live: BTreeSet<Bid> =
             queue.with_report_in_outbox().await.map_err(Crash::error)?.into_iter().collect();

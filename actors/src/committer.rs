@@ -22,11 +22,7 @@ impl Actor for Committer {
     type State = Arc<Life>;
     type Arguments = Arc<Life>;
 
-    async fn pre_start(
-        &self,
-        _: ActorRef<Serve>,
-        life: Arc<Life>,
-    ) -> Result<Arc<Life>, ActorProcessingErr> {
+    async fn pre_start(&self, _: ActorRef<Serve>, life: Arc<Life>) -> Result<Arc<Life>, ActorProcessingErr> {
         Ok(life)
     }
 

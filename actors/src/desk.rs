@@ -4,8 +4,8 @@
 //! timekeeper when it judges stalls, the root when it waits for all work to end, the gate when somebody asks. A desk
 //! that is closed takes nothing any more: whoever wants to put a job there keeps it.
 
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use ingest_queue::ids::Bid;

@@ -281,7 +281,9 @@ impl House {
             changes
         });
         if changed {
-            tracing::info!(mode = mode.name(), "the node is {}", mode.name());
+            if mode != Mode::Draining {
+                tracing::info!(mode = mode.name(), "the node has another mode");
+            }
             tell(&self.directory.registrar, registrar::Message::Refresh);
             tell(&self.directory.batches, batches::Message::LookAgain);
             tell(&self.directory.access, access::Message::Look);

@@ -22,11 +22,11 @@ use tokio::sync::watch;
 
 use crate::gate::{self, Snapshot};
 use crate::house::{House, Life, Mode, tell};
+pub use crate::janitor::Swept;
 use crate::restart_log::{Restart, RestartLog};
 use crate::root::{self, Root};
 use crate::settings::Settings;
 use crate::work::{Nothing, Steps, Work};
-pub use crate::janitor::Swept;
 use crate::{access, janitor, pools, registrar};
 
 /// What a node is made of.

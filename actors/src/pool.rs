@@ -75,8 +75,7 @@ impl Actor for StatePool {
 
     async fn pre_start(&self, _: ActorRef<Message>, setup: Setup) -> Result<Pool, ActorProcessingErr> {
         let bench = Arc::<Bench>::default();
-        let mut pool =
-            Pool { setup, bench, workers: HashMap::new(), restarts: HashMap::new(), _pump: None };
+        let mut pool = Pool { setup, bench, workers: HashMap::new(), restarts: HashMap::new(), _pump: None };
         if !pool.decides_for_all() {
             pool._pump = Some(Task::spawn(pump(pool.setup.clone(), pool.bench.clone())));
         }
@@ -173,9 +172,13 @@ impl Pool {
         self.bench.hired();
         let supervisor = myself.get_cell();
         let spawned = if self.decides_for_all() {
-            Actor::spawn_linked(actor_name, Provisioner, worker, supervisor).await.map(|(actor, _)| actor.get_cell())
+            Actor::spawn_linked(actor_name, Provisioner, worker, supervisor)
+                .await
+                .map(|(actor, _)| actor.get_cell())
         } else {
-            Actor::spawn_linked(actor_name, StateActor, worker, supervisor).await.map(|(actor, _)| actor.get_cell())
+            Actor::spawn_linked(actor_name, StateActor, worker, supervisor)
+                .await
+                .map(|(actor, _)| actor.get_cell())
         };
         match spawned {
             Ok(cell) => {

@@ -128,8 +128,14 @@ impl State {
         let size = self.sizes().get(&state).copied().unwrap_or(0);
         let (house, life, finder) = (self.house.clone(), self.life.clone(), self.finder.clone());
         let setup = Setup { house, life, finder, state, size };
-        let (pool, _) =
-            Actor::spawn_linked(Some(self.house.actor_name(state.name())), StatePool, setup, myself.get_cell()).await.map_err(Crash::error)?;
+        let (pool, _) = Actor::spawn_linked(
+            Some(self.house.actor_name(state.name())),
+            StatePool,
+            setup,
+            myself.get_cell(),
+        )
+        .await
+        .map_err(Crash::error)?;
         self.of.insert(pool.get_id(), state);
         self.pools.insert(state, pool);
         Ok(())

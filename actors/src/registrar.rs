@@ -73,11 +73,7 @@ impl Actor for Registrar {
         Ok(State { house, life, path: None, written: None, since })
     }
 
-    async fn post_start(
-        &self,
-        myself: ActorRef<Message>,
-        _: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
+    async fn post_start(&self, myself: ActorRef<Message>, _: &mut State) -> Result<(), ActorProcessingErr> {
         Ok(myself.cast(Message::Register)?)
     }
 

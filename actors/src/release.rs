@@ -13,7 +13,12 @@ use crate::house::Life;
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Does it as soon as nothing of the worker runs any more, whatever becomes of whoever asked.
-pub(crate) fn later(life: &Arc<Life>, finder: Option<&Arc<Finder>>, desk: &Arc<Desk>, entry: Option<QueueRef>) {
+pub(crate) fn later(
+    life: &Arc<Life>,
+    finder: Option<&Arc<Finder>>,
+    desk: &Arc<Desk>,
+    entry: Option<QueueRef>,
+) {
     let (life, finder, desk) = (life.clone(), finder.cloned(), desk.clone());
     tokio::spawn(async move {
         // A thread that cannot be ended may still be at its files.
@@ -34,7 +39,9 @@ pub(crate) async fn all_of(life: &Life, holder: &str) {
                 tracing::debug!(holder, %error, "its locks went with the session");
                 return;
             }
-            Err(error) => tracing::warn!(holder, %error, "its locks could not be released, and are tried again"),
+            Err(error) => {
+                tracing::warn!(holder, %error, "its locks could not be released, and are tried again")
+            }
         }
         tokio::time::sleep(PAUSE).await;
     }

@@ -369,7 +369,10 @@ impl State {
         }
         if tokio::time::timeout(ending::LAST, self.house.floor.empty()).await.is_err() {
             let busy = self.house.floor.busy();
-            tracing::warn!(busy, "threads of the old session are still at work; their commits will be refused");
+            tracing::warn!(
+                busy,
+                "threads of the old session are still at work; their commits will be refused"
+            );
         }
         self.life = None;
     }

@@ -114,7 +114,8 @@ impl State {
             Err(error) => {
                 self.tries += 1;
                 tracing::warn!(%error, tries = self.tries, "the tree cannot be reached, and is tried again");
-                let pause = Duration::from_millis(250).saturating_mul(1 << self.tries.min(5)).min(LONGEST_PAUSE);
+                let pause =
+                    Duration::from_millis(250).saturating_mul(1 << self.tries.min(5)).min(LONGEST_PAUSE);
                 myself.send_after(pause, || Message::Open);
                 return Ok(());
             }
@@ -198,8 +199,12 @@ impl State {
             }
             SessionState::Suspended => {
                 self.suspensions += 1;
-                let timeout = self.life.as_ref().map(|life| life.queue.session().timeout()).unwrap_or_default();
-                tracing::warn!(?timeout, "the connection to the tree is lost: nothing is started or committed");
+                let timeout =
+                    self.life.as_ref().map(|life| life.queue.session().timeout()).unwrap_or_default();
+                tracing::warn!(
+                    ?timeout,
+                    "the connection to the tree is lost: nothing is started or committed"
+                );
                 let (suspension, myself) = (self.suspensions, myself.clone());
                 self.timer = Some(Task::spawn(async move {
                     tokio::time::sleep(timeout / 2).await;

@@ -130,7 +130,8 @@ impl Pools {
         let mut problems = Vec::new();
         let workers = self.workers();
         if workers > MOST_WORKERS {
-            problems.push(format!("pools: {workers} workers in all are too many; {MOST_WORKERS} is the most"));
+            problems
+                .push(format!("pools: {workers} workers in all are too many; {MOST_WORKERS} is the most"));
         }
         if self.provisioning.size > 1 {
             problems.push("pools.provisioning.size: one looks at all that wait; it is 0 or 1".into());

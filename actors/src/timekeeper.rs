@@ -188,6 +188,3 @@ pub(crate) fn watch_again(house: &House, desk: &Arc<Desk>) {
         tell(&house.directory.timekeeper, Message::Watch(desk.clone()));
     }
 }
-
-
-

@@ -117,7 +117,8 @@ impl State {
         let holds = [watch(map::QUEUE_HOLDS).await?, watch(map::COLLECTION_HOLDS).await?];
         self.readers.push(Task::spawn(read_batches(batches, self.house.clone(), self.life.clone())));
         let one = myself.clone();
-        self.readers.push(Task::spawn(each_change(components, move || one.cast(Message::Components).is_ok())));
+        self.readers
+            .push(Task::spawn(each_change(components, move || one.cast(Message::Components).is_ok())));
         for watch in holds {
             let one = myself.clone();
             self.readers.push(Task::spawn(each_change(watch, move || one.cast(Message::Holds).is_ok())));
@@ -169,7 +170,8 @@ impl State {
     fn disks(&self, now: &[Component]) {
         let mut gone = self.life.gone.write();
         for before in self.life.components.read().iter() {
-            if !before.file_system.is_empty() && !now.iter().any(|one| one.file_system == before.file_system) {
+            if !before.file_system.is_empty() && !now.iter().any(|one| one.file_system == before.file_system)
+            {
                 gone.entry(before.file_system.clone()).or_insert_with(Instant::now);
                 // Those who wait for it look how long it has been away.
                 self.finder.unpark(parked_with(&before.file_system));

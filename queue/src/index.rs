@@ -29,8 +29,8 @@ use tokio::time::Instant;
 use crate::ids::Jid;
 use crate::map::QueueRef;
 use crate::states::JobState;
-pub use rank::rank_of;
 use rank::Ranks;
+pub use rank::rank_of;
 use waiting::{Aside, Place, Slot, Waiting, Why};
 
 /// How the next job is chosen.

@@ -67,7 +67,9 @@ pub(crate) struct Filter(String);
 impl Filter {
     pub(crate) fn get(&self) -> EnvFilter {
         // It was read before; if it could not be read now, it would be the default.
-        EnvFilter::try_new(&self.0).unwrap_or_else(|_| EnvFilter::new("info"))
+        // The runtime of the actors has a span around each, which tells people nothing.
+        let quiet = if self.0.contains("ractor") { "" } else { ",ractor=warn" };
+        EnvFilter::try_new(format!("{}{quiet}", self.0)).unwrap_or_else(|_| EnvFilter::new("info"))
     }
 }
 

@@ -69,7 +69,9 @@ impl State {
         let lock = path::join(CLEANUP, name);
         let made = settle(session, || session.make_dirs(CLEANUP)).await.answer;
         let locked = match made {
-            Ok(()) => session.create(lock.as_str(), self.house.name.clone(), Mode::Ephemeral).await.map(|_| ()),
+            Ok(()) => {
+                session.create(lock.as_str(), self.house.name.clone(), Mode::Ephemeral).await.map(|_| ())
+            }
             Err(error) => Err(error),
         };
         match locked {
@@ -82,7 +84,9 @@ impl State {
         }
         let done = routine.await;
         let released = settle(session, || session.delete(lock.as_str(), None)).await.answer;
-        if let Err(error) = released.or_else(|error| if error.kind() == Kind::NoNode { Ok(()) } else { Err(error) }) {
+        if let Err(error) =
+            released.or_else(|error| if error.kind() == Kind::NoNode { Ok(()) } else { Err(error) })
+        {
             tracing::warn!(name, %error, "a cleanup lock is left, and goes with the session");
         }
         done.unwrap_or_else(|error| {

@@ -64,7 +64,7 @@ impl State {
         }
         self.ready.send_replace(false);
         self.ending.tasks.clear();
-        for role in Role::ALL.into_iter().rev().filter(|role| *role != Role::Session) {
+        for role in Role::ALL.into_iter().rev() {
             self.stop_child(role).await;
         }
         if let Some(life) = self.life.take() {
@@ -82,7 +82,6 @@ impl State {
                 tracing::warn!("the tree did not answer: what is held goes with the session's timeout");
             }
         }
-        self.stop_child(Role::Session).await;
         self.house.set_life(None);
         match &end {
             End::GaveUp(why) | End::Refused(why) => tracing::error!(why, "the node ends"),

@@ -16,7 +16,11 @@ pub(crate) enum BatchEvent {
     /// A job has come back to those that are under way.
     Joined(Bid),
     /// A job has ended; for good, unless a person requeues it.
-    Ended { bid: Bid, jid: Jid, for_good: bool },
+    Ended {
+        bid: Bid,
+        jid: Jid,
+        for_good: bool,
+    },
     Gone(Bid),
 }
 

@@ -42,8 +42,7 @@ impl Worker {
     async fn try_to_take(&self, candidate: Candidate) -> Result<Option<Lease>, Error> {
         let entry = candidate.entry;
         // Whoever is not the first in line for it reads before it writes.
-        if candidate.rank > 0 && self.queue().session().exists(JobNode::Lock.of(entry.jid)).await?.is_some()
-        {
+        if candidate.rank > 0 && self.queue().session().exists(JobNode::Lock.of(entry.jid)).await?.is_some() {
             self.finder.locked_elsewhere(entry);
             return Ok(None);
         }

@@ -55,9 +55,7 @@ impl Place {
     pub(crate) async fn new(on: On) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let engine: Arc<dyn Engine> = match on {
-            On::Embedded => {
-                Arc::new(Embedded::open(&EmbeddedConfig::new(dir.path().join("tree"))).unwrap())
-            }
+            On::Embedded => Arc::new(Embedded::open(&EmbeddedConfig::new(dir.path().join("tree"))).unwrap()),
             On::Zookeeper => {
                 let connect = ingest_harness::shared_connect_string_with_chroot().await;
                 Arc::new(Zookeeper::new(zookeeper(connect)).unwrap())

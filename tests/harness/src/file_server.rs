@@ -37,7 +37,8 @@ impl FileServer {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a server on loopback");
         let address = listener.local_addr().expect("a server on loopback");
         let app = axum::Router::new().fallback(serve).with_state(files.clone());
-        let task = tokio::spawn(async move { axum::serve(listener, app).await.expect("a server on loopback") });
+        let task =
+            tokio::spawn(async move { axum::serve(listener, app).await.expect("a server on loopback") });
         Self { address, files, task }
     }
 

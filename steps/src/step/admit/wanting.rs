@@ -13,8 +13,8 @@ use ingest_queue::states::JobState;
 use ingest_store::recipes::settle;
 
 use super::Run;
-use super::ledger::Ledger;
 use super::books::{JOBS_A_READ, READS};
+use super::ledger::Ledger;
 use crate::outcome::Result;
 use crate::provision::Waiting;
 
@@ -83,11 +83,7 @@ type Answer = std::result::Result<Asked, String>;
 async fn read_group(run: &Run<'_>, group: Vec<QueueRef>) -> Result<Vec<(QueueRef, Answer)>> {
     let paths = group.iter().flat_map(|entry| NODES.map(|node| node.of(entry.jid))).collect();
     let found = get_many(run, paths).await?;
-    Ok(group
-        .into_iter()
-        .zip(found.chunks(NODES.len()))
-        .map(|(entry, nodes)| (entry, asked(nodes)))
-        .collect())
+    Ok(group.into_iter().zip(found.chunks(NODES.len())).map(|(entry, nodes)| (entry, asked(nodes))).collect())
 }
 
 pub(super) async fn get_many(run: &Run<'_>, paths: Vec<String>) -> Result<Vec<Option<Bytes>>> {
