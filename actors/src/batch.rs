@@ -43,7 +43,9 @@ pub(crate) enum Message {
     Look,
     /// A job has left those that are under way.
     Left,
-    /// A pause of its own is over.
+    /// A job has come to those that are under way.
+    Joined,
+    /// It is time to look: all that was said before is seen by it.
     Again,
 }
 
@@ -75,6 +77,8 @@ pub(crate) struct State {
     /// In this state it has to wait until then, whatever is said meanwhile: its own tries are events, too.
     paused: Option<(BatchState, Instant)>,
     timer: Option<Task>,
+    /// A look is on its way. However much is said before it comes, it is one look.
+    looks: bool,
 }
 
 /// What a look has led to.
@@ -96,7 +100,7 @@ impl Actor for BatchActor {
     type Arguments = Setup;
 
     async fn pre_start(&self, _: ActorRef<Message>, setup: Setup) -> Result<State, ActorProcessingErr> {
-        Ok(State { setup, told: 0, left: None, retries: 0, waited: false, paused: None, timer: None })
+        Ok(State { setup, told: 0, left: None, retries: 0, waited: false, paused: None, timer: None, looks: false })
     }
 
     async fn handle(
@@ -106,26 +110,38 @@ impl Actor for BatchActor {
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         handled(async {
-            match message {
-                Message::Look => state.told += 1,
-                Message::Left => {
-                    state.told += 1;
-                    if let Some(left) = &mut state.left {
-                        *left -= 1;
-                        if *left > 0 {
-                            return Ok(());
-                        }
-                    }
+            let concerns = match message {
+                Message::Again => {
+                    state.looks = false;
+                    return state.look(&myself).await;
                 }
-                Message::Again => {}
+                Message::Look => true,
+                Message::Left => state.has_left(),
+                // Before its expansion is done nobody counts.
+                Message::Joined => state.left.is_some(),
+            };
+            state.told += 1;
+            if concerns && !std::mem::replace(&mut state.looks, true) {
+                let _ = myself.cast(Message::Again);
             }
-            state.look(&myself).await
+            Ok(())
         })
         .await
     }
 }
 
 impl State {
+    /// Whether that may have been the last one.
+    fn has_left(&mut self) -> bool {
+        match &mut self.left {
+            None => false,
+            Some(left) => {
+                *left -= 1;
+                *left <= 0
+            }
+        }
+    }
+
     async fn look(&mut self, myself: &ActorRef<Message>) -> Result<(), Crash> {
         let (bid, desk) = (self.setup.bid, self.setup.desk.clone());
         let span = tracing::info_span!("batch", node = self.setup.house.name, batch = %bid);

@@ -122,8 +122,9 @@ impl State {
         let bid = event.bid();
         let message = match event {
             BatchEvent::Changed(_) => return self.tell(myself, bid, batch::Message::Look).await,
-            BatchEvent::Unlocked(_) | BatchEvent::Gone(_) | BatchEvent::Joined(_) => batch::Message::Look,
+            BatchEvent::Unlocked(_) | BatchEvent::Gone(_) => batch::Message::Look,
             BatchEvent::Left(_) => batch::Message::Left,
+            BatchEvent::Joined(_) => batch::Message::Joined,
             BatchEvent::Ended { .. } => return Ok(()),
         };
         if self.live.contains_key(&bid) {

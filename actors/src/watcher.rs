@@ -199,6 +199,10 @@ impl State {
                 tracing::warn!(healed, "the sweep found what no event had told of");
             }
         }
+        let gone: Vec<String> = self.life.gone.read().keys().cloned().collect();
+        for file_system in gone {
+            self.finder.unpark(parked_with(&file_system));
+        }
         tell(&self.house.directory.batches, batches::Message::ListAgain);
         tell(&self.house.directory.access, access::Message::Look);
     }

@@ -53,7 +53,12 @@ impl Worker {
             let at = tokio::time::Instant::from_std(since + grace);
             tell(&self.house.directory.timekeeper, timekeeper::Message::Unpark { at, key });
         }
+        let was_there = is_there();
         self.finder.park(entry.jid, parked_with(&work.file_system));
+        // Its node may have come or gone just before that.
+        if is_there() != was_there {
+            self.finder.unpark(parked_with(&work.file_system));
+        }
         Ok(Home::Elsewhere)
     }
 
