@@ -100,7 +100,16 @@ impl Actor for BatchActor {
     type Arguments = Setup;
 
     async fn pre_start(&self, _: ActorRef<Message>, setup: Setup) -> Result<State, ActorProcessingErr> {
-        Ok(State { setup, told: 0, left: None, retries: 0, waited: false, paused: None, timer: None, looks: false })
+        Ok(State {
+            setup,
+            told: 0,
+            left: None,
+            retries: 0,
+            waited: false,
+            paused: None,
+            timer: None,
+            looks: false,
+        })
     }
 
     async fn handle(
