@@ -265,7 +265,7 @@ impl Assembler {
         let lease = match queue.acquire_access(self.size, &self.desk.holder).await {
             Ok(Some(lease)) => lease,
             Ok(None) => return Ok(()),
-            Err(error) => return self.failed(error),
+            Err(error) => return failed(error),
         };
         let _ = myself.cast(Look);
         let item = format!("{} {}", self.size.name(), lease.item().aid);
@@ -284,15 +284,16 @@ impl Assembler {
             Ok(Ending::Completed) => tracing::info!("put together"),
             Ok(Ending::Failed(why)) => tracing::warn!(why, "failed"),
             Ok(Ending::GivenBack(why) | Ending::Lost(why)) => tracing::info!(why, "let go"),
-            Err(error) => return self.failed(error),
+            Err(error) => return failed(error),
         }
         Ok(())
     }
+}
 
-    fn failed(&self, error: Error) -> Result<(), Crash> {
-        match &error {
-            Error::Store(store) if store.next() == Next::Rebuild => Ok(()),
-            _ => Err(Crash::error(error)),
-        }
+/// Everything ends with the session; other errors end the worker.
+fn failed(error: Error) -> Result<(), Crash> {
+    match &error {
+        Error::Store(store) if store.next() == Next::Rebuild => Ok(()),
+        _ => Err(Crash::error(error)),
     }
 }

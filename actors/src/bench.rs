@@ -43,7 +43,7 @@ impl Bench {
 
     /// A worker that has died is not idle.
     pub(crate) fn remove(&self, desk: &Desk) {
-        self.idle.lock().retain(|seat| !std::ptr::eq(&*seat.desk, desk));
+        self.idle.lock().retain(|seat| !std::ptr::eq(Arc::as_ptr(&seat.desk), desk));
     }
 
     /// Waits until a worker is idle, and reserves nobody.

@@ -77,7 +77,7 @@ impl Floor {
     }
 
     pub fn remove(&self, desk: &Desk) {
-        self.desks.lock().retain(|other| !std::ptr::eq(&**other, desk));
+        self.desks.lock().retain(|other| !std::ptr::eq(Arc::as_ptr(other), desk));
     }
 
     pub fn desks(&self) -> Vec<Arc<Desk>> {

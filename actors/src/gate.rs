@@ -101,12 +101,14 @@ fn snapshot(house: &House, life: &Life) -> Snapshot {
     let finder = life.finder();
     let pool = |state: &JobState| {
         let waiting = finder.as_ref().map(|finder| finder.counts(*state)).unwrap_or_default();
-        let bench = house.directory.bench(*state);
-        let (size, live) = bench.map_or((0, 0), |bench| (bench.size(), bench.live()));
-        (state.name().to_owned(), PoolNow { size, live, waiting })
+        let mut pool = PoolNow { waiting, ..PoolNow::default() };
+        if let Some(bench) = house.directory.bench(*state) {
+            (pool.size, pool.live) = (bench.size(), bench.live());
+        }
+        (state.name().to_owned(), pool)
     };
     let settings = house.settings.load();
-    let working = house.floor.desks().into_iter().filter_map(|desk| {
+    let under_way = house.floor.desks().into_iter().filter_map(|desk| {
         let current = desk.current()?;
         Some(Working {
             worker: desk.name.clone(),
@@ -125,7 +127,7 @@ fn snapshot(house: &House, life: &Life) -> Snapshot {
         component: life.own_name.read().clone(),
         mode: house.mode().name().to_owned(),
         pools: settings.pools.of_jobs().keys().map(pool).collect(),
-        working: working.collect(),
+        working: under_way.collect(),
         restarts: count(&house.counts.restarts),
         sweep_healed: count(&house.counts.sweep_healed),
         sessions: count(&house.counts.sessions),

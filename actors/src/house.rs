@@ -231,7 +231,6 @@ impl Life {
 }
 
 impl House {
-    #[expect(clippy::too_many_arguments, reason = "it is called in one place, with a name for each")]
     pub(crate) fn new(
         name: String,
         incarnation: String,

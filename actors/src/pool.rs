@@ -58,7 +58,7 @@ pub(crate) struct Pool {
     workers: HashMap<ActorId, Hired>,
     /// By place: how its workers have fared.
     restarts: HashMap<usize, Restarts>,
-    _pump: Option<Task>,
+    pump: Option<Task>,
 }
 
 #[derive(Debug)]
@@ -75,9 +75,9 @@ impl Actor for StatePool {
 
     async fn pre_start(&self, _: ActorRef<Message>, setup: Setup) -> Result<Pool, ActorProcessingErr> {
         let bench = Arc::<Bench>::default();
-        let mut pool = Pool { setup, bench, workers: HashMap::new(), restarts: HashMap::new(), _pump: None };
+        let mut pool = Pool { setup, bench, workers: HashMap::new(), restarts: HashMap::new(), pump: None };
         if !pool.decides_for_all() {
-            pool._pump = Some(Task::spawn(pump(pool.setup.clone(), pool.bench.clone())));
+            pool.pump = Some(Task::spawn(pump(pool.setup.clone(), pool.bench.clone())));
         }
         pool.setup.house.directory.benches.write().insert(pool.setup.state, pool.bench.clone());
         Ok(pool)

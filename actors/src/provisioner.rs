@@ -76,7 +76,7 @@ impl State {
         self.ledger.forget(life.ended.drain());
         let look = admit::Look { queue: &life.queue, services: &services, holder: &desk.holder };
         match admit::cycle_with(&look, &mut self.ledger, &waiting, &progress, &cancel).await {
-            Ok(cycle) => self.settle(&waiting, cycle),
+            Ok(cycle) => self.settle(&waiting, &cycle),
             Err(Failure::Lost(why)) => tracing::debug!(why, "nobody is given room without a session"),
             Err(failure) => {
                 tracing::warn!(%failure, "nobody was given room this time; it is tried again");
@@ -86,7 +86,7 @@ impl State {
         Ok(())
     }
 
-    fn settle(&self, waiting: &[QueueRef], cycle: Cycle) {
+    fn settle(&self, waiting: &[QueueRef], cycle: &Cycle) {
         let settled = cycle.settled();
         for entry in waiting.iter().filter(|entry| settled.contains(&entry.jid)) {
             self.worker.finder.finished(*entry);

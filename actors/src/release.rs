@@ -40,7 +40,7 @@ pub(crate) async fn all_of(life: &Life, holder: &str) {
                 return;
             }
             Err(error) => {
-                tracing::warn!(holder, %error, "its locks could not be released, and are tried again")
+                tracing::warn!(holder, %error, "its locks could not be released, and are tried again");
             }
         }
         tokio::time::sleep(PAUSE).await;

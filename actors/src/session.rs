@@ -159,12 +159,11 @@ impl State {
         let dialect = of_queue.dialect;
         Queue::make_directories(session, dialect).await.map_err(|error| error.to_string())?;
         let (queue, serving) = Queue::with_committer(session, of_queue, Clock::system());
-        let services = match self.house.services.load_full() {
-            Some(before) => before.on(session).await,
-            None => {
-                let steps = (**self.house.steps.load()).clone();
-                Services::open(steps, session, &self.house.name).await
-            }
+        let services = if let Some(before) = self.house.services.load_full() {
+            before.on(session).await
+        } else {
+            let steps = (**self.house.steps.load()).clone();
+            Services::open(steps, session, &self.house.name).await
         };
         let services = services.map_err(|failure| format!("a service cannot be opened: {failure}"))?;
         self.house.services.store(Some(Arc::new(services.clone())));
@@ -212,7 +211,7 @@ impl State {
                 }));
             }
             SessionState::Expired | SessionState::Closed => {
-                let lost = self.life.take().map(|life| life.queue.locks().revoke_all().len()).unwrap_or(0);
+                let lost = self.life.take().map_or(0, |life| life.queue.locks().revoke_all().len());
                 let why = format!("the session is over; {lost} locks went with it");
                 tracing::error!(locks = lost, "the session is over: everything is built anew");
                 return Err(Crash::of(Reason::Expired, why));

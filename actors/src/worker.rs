@@ -254,13 +254,12 @@ impl Worker {
         Counts::add(&self.house.counts.moved, 1);
         let mut lease = Box::new(lease);
         if seat.desk.put(to, Some(bid), attempt) {
-            match seat.actor.cast(Message::Continue(lease)) {
-                Err(MessagingErr::SendErr(Message::Continue(back))) => lease = back,
-                _ => {
-                    Counts::add(&self.house.counts.handed_over, 1);
-                    return Ok(());
-                }
-            }
+            let told = seat.actor.cast(Message::Continue(lease));
+            let Err(MessagingErr::SendErr(Message::Continue(back))) = told else {
+                Counts::add(&self.house.counts.handed_over, 1);
+                return Ok(());
+            };
+            lease = back;
         }
         // It has died meanwhile: the job waits for the next.
         match self.queue().give_back(&mut lease, None).await {

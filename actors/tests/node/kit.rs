@@ -170,9 +170,8 @@ pub(crate) async fn batch_is(queue: &Queue, bid: Bid, wanted: impl Fn(BatchState
         if wanted(state) {
             return state;
         }
-        match watch.next().await {
-            Event::Ended(state) => panic!("{bid} was waited for, and the session is {state:?}"),
-            _ => {}
+        if let Event::Ended(state) = watch.next().await {
+            panic!("{bid} was waited for, and the session is {state:?}");
         }
     }
 }
