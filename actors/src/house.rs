@@ -13,7 +13,6 @@ use ingest_queue::committer::Serving;
 use ingest_queue::index::finder::Finder;
 use ingest_queue::queue::Queue;
 use ingest_queue::states::JobState;
-use ingest_steps::outcome::Cancel;
 use ingest_steps::services::Services;
 use ingest_steps::step::admit::Freed;
 use ingest_store::{SessionState, Store};
@@ -162,8 +161,6 @@ pub struct Life {
     pub gone: RwLock<BTreeMap<String, std::time::Instant>>,
     /// Jobs that have ended since somebody asked.
     pub(crate) ended: Ended,
-    /// Stops every step.
-    pub cancel: Cancel,
 }
 
 /// Jobs that have ended. If nobody asks, they are forgotten, and that is known.
@@ -206,7 +203,6 @@ impl Life {
             components: RwLock::default(),
             gone: RwLock::default(),
             ended: Ended::default(),
-            cancel: Cancel::new(),
         }
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ingest_actors::node::{Config, End, Node};
+use ingest_actors::restart_log::Restart;
 use ingest_actors::settings::Settings;
 use ingest_actors::work::Work;
 use ingest_harness::{Server, ServerConfig};
@@ -14,7 +15,7 @@ use ingest_queue::dialect::Dialect;
 use ingest_queue::fsck;
 use ingest_queue::ids::{Bid, Jid};
 use ingest_queue::map::{self, BatchNode};
-use ingest_queue::nodes::{JobStatus, Submission};
+use ingest_queue::nodes::{JobStatus, Schedule, Submission};
 use ingest_queue::queue::Queue;
 use ingest_queue::states::{BatchList, BatchState, JobState};
 use ingest_steps::fetch::Allowed;
@@ -25,6 +26,9 @@ use ingest_store::engines::zookeeper::{Zookeeper, ZookeeperConfig};
 use ingest_store::{Event, Limits, Session, Store};
 use tempfile::TempDir;
 use url::Url;
+
+/// How long anything is waited for that must happen.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
 
 pub(crate) const PROFILE: &str = "test_content";
 
@@ -165,15 +169,32 @@ pub(crate) async fn submit(queue: &Queue, mut submission: Submission) -> Bid {
 /// Waits until the status of a batch is as wanted, by its events.
 pub(crate) async fn batch_is(queue: &Queue, bid: Bid, wanted: impl Fn(BatchState) -> bool) -> BatchState {
     let mut watch = queue.session().watch_tree(BatchNode::Status.of(bid)).await.unwrap();
+    let end = tokio::time::Instant::now() + PATIENCE;
     loop {
         let state = queue.batch(bid).await.unwrap().state();
         if wanted(state) {
             return state;
         }
-        if let Event::Ended(state) = watch.next().await {
-            panic!("{bid} was waited for, and the session is {state:?}");
+        match tokio::time::timeout_at(end, watch.next()).await {
+            Ok(Event::Ended(state)) => panic!("{bid} was waited for, and the session is {state:?}"),
+            Ok(_) => {}
+            Err(late) => {
+                panic!("{bid} was waited for in vain ({late}): {state:?}; {:?}", jobs_of(queue, bid).await)
+            }
         }
     }
+}
+
+/// Every job of a batch that is not completed, with its status and whether it is locked, for whoever waited in vain.
+async fn jobs_of(queue: &Queue, bid: Bid) -> Vec<(Jid, JobStatus, bool)> {
+    let mut found = Vec::new();
+    for list in [BatchList::Processing, BatchList::Failed] {
+        for jid in jobs(queue, bid, list).await {
+            let locked = queue.session().exists(map::JobNode::Lock.of(jid)).await.unwrap().is_some();
+            found.push((jid, queue.job_status(jid).await.unwrap().0, locked));
+        }
+    }
+    found
 }
 
 /// Waits until a batch has been reported.
@@ -193,13 +214,29 @@ pub(crate) async fn reported(queue: &Queue, bid: Bid) -> BatchState {
 pub(crate) async fn job_is(queue: &Queue, jid: Jid, wanted: impl Fn(&JobStatus) -> bool) -> JobStatus {
     let status = map::JobNode::Status.of(jid);
     let mut watch = queue.session().watch_tree(status).await.unwrap();
+    let end = tokio::time::Instant::now() + PATIENCE;
     loop {
         let (status, _) = queue.job_status(jid).await.unwrap();
         if wanted(&status) {
             return status;
         }
-        watch.next().await;
+        let event = tokio::time::timeout_at(end, watch.next()).await;
+        assert!(event.is_ok(), "{jid} was waited for in vain: {status:?}");
     }
+}
+
+/// How often a job has crashed or stalled its worker.
+pub(crate) async fn timeouts(queue: &Queue, jid: Jid) -> u32 {
+    let schedule: Option<Schedule> = queue.node(jid, map::JobNode::Schedule).await.unwrap();
+    schedule.unwrap_or_default().timeout_count
+}
+
+/// Waits for an actor's first line in the restart log.
+pub(crate) async fn restarted(node: &Node, actor: &str) -> Restart {
+    ingest_harness::eventually(&format!("a restart of {actor}"), PATIENCE, || async {
+        node.restarts(1_000).unwrap().into_iter().find(|restart| restart.actor == actor)
+    })
+    .await
 }
 
 pub(crate) async fn jobs(queue: &Queue, bid: Bid, list: BatchList) -> Vec<Jid> {
