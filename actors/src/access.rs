@@ -71,9 +71,10 @@ impl Actor for Access {
 
     async fn pre_start(
         &self,
-        _: ActorRef<Message>,
+        myself: ActorRef<Message>,
         (house, life): Self::Arguments,
     ) -> Result<State, ActorProcessingErr> {
+        *house.directory.access.write() = Some(myself);
         Ok(State { house, life, workers: HashMap::new(), restarts: HashMap::new() })
     }
 

@@ -72,9 +72,10 @@ impl Actor for Batches {
 
     async fn pre_start(
         &self,
-        _: ActorRef<Message>,
+        myself: ActorRef<Message>,
         (house, life): Self::Arguments,
     ) -> Result<State, ActorProcessingErr> {
+        *house.directory.batches.write() = Some(myself);
         Ok(State { house, life, live: HashMap::new(), of: HashMap::new(), restarts: HashMap::new() })
     }
 

@@ -92,7 +92,8 @@ impl Counts {
     }
 }
 
-/// Where actors find each other; one that is being restarted is not there.
+/// Where actors find each other. An actor is there before it looks at anything for the first time, so that whatever it
+/// does not see it is told; one that has died is not there.
 #[derive(Debug, Default)]
 pub struct Directory {
     pub(crate) registrar: RwLock<Option<ActorRef<registrar::Message>>>,

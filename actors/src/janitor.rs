@@ -50,9 +50,10 @@ impl Actor for Janitor {
 
     async fn pre_start(
         &self,
-        _: ActorRef<Message>,
+        myself: ActorRef<Message>,
         (house, life): Self::Arguments,
     ) -> Result<State, ActorProcessingErr> {
+        *house.directory.janitor.write() = Some(myself);
         Ok(State { house, life, timer: None })
     }
 

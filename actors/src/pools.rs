@@ -48,9 +48,10 @@ impl Actor for Pools {
 
     async fn pre_start(
         &self,
-        _: ActorRef<Message>,
+        myself: ActorRef<Message>,
         (house, life): Self::Arguments,
     ) -> Result<State, ActorProcessingErr> {
+        *house.directory.pools.write() = Some(myself);
         let finder = life.finder().ok_or_else(|| Crash::error("there is no index to take jobs from"))?;
         let (pools, of, restarts) = (BTreeMap::new(), HashMap::new(), HashMap::new());
         Ok(State { house, life, finder, pools, of, restarts })

@@ -262,7 +262,7 @@ impl State {
     }
 
     async fn start(&self, myself: &ActorRef<Message>, role: Role) -> Result<ActorCell, Crash> {
-        let (house, directory, over) = (self.house.clone(), &self.house.directory, myself.get_cell());
+        let (house, over) = (self.house.clone(), myself.get_cell());
         let name = Some(house.actor_name(role.name()));
         if role == Role::Session {
             let arguments = (house, myself.clone());
@@ -275,25 +275,20 @@ impl State {
         macro_rules! child {
             ($actor:expr, $arguments:expr) => {{
                 let spawned = Actor::spawn_linked(name, $actor, $arguments, over).await;
-                spawned.map_err(|error| Crash::error(error))?.0
-            }};
-            ($actor:expr, $arguments:expr, $entry:ident) => {{
-                let actor = child!($actor, $arguments);
-                *directory.$entry.write() = Some(actor.clone());
-                actor
+                spawned.map_err(|error| Crash::error(error))?.0.get_cell()
             }};
         }
         Ok(match role {
-            Role::Session | Role::Committer => child!(Committer, life).get_cell(),
-            Role::Registrar => child!(Registrar, both, registrar).get_cell(),
-            Role::Watcher => child!(Watcher, both, watcher).get_cell(),
-            Role::Batches => child!(Batches, both, batches).get_cell(),
-            Role::Pools => child!(Pools, both, pools).get_cell(),
-            Role::Access => child!(Access, both, access).get_cell(),
-            Role::Feeds => child!(Feeds, life).get_cell(),
-            Role::Timekeeper => child!(Timekeeper, both, timekeeper).get_cell(),
-            Role::Janitor => child!(Janitor, both, janitor).get_cell(),
-            Role::Gate => child!(Gate, both, gate).get_cell(),
+            Role::Session | Role::Committer => child!(Committer, life),
+            Role::Registrar => child!(Registrar, both),
+            Role::Watcher => child!(Watcher, both),
+            Role::Batches => child!(Batches, both),
+            Role::Pools => child!(Pools, both),
+            Role::Access => child!(Access, both),
+            Role::Feeds => child!(Feeds, life),
+            Role::Timekeeper => child!(Timekeeper, both),
+            Role::Janitor => child!(Janitor, both),
+            Role::Gate => child!(Gate, both),
         })
     }
 

@@ -66,9 +66,10 @@ impl Actor for Timekeeper {
 
     async fn pre_start(
         &self,
-        _: ActorRef<Message>,
+        myself: ActorRef<Message>,
         (house, life): Self::Arguments,
     ) -> Result<State, ActorProcessingErr> {
+        *house.directory.timekeeper.write() = Some(myself);
         let (due, watched) = (BTreeMap::new(), HashMap::new());
         let mut state = State { house, life, due, next: 0, watched, timer: None };
         state.begin();

@@ -61,6 +61,7 @@ impl Actor for Watcher {
         myself: ActorRef<Message>,
         (house, life): Self::Arguments,
     ) -> Result<State, ActorProcessingErr> {
+        *house.directory.watcher.write() = Some(myself.clone());
         let session = life.queue.session().clone();
         let index = house.settings.load().queue.index();
         let finder = Arc::new(Finder::start(&session, index).await.map_err(Crash::error)?);
