@@ -13,13 +13,15 @@ use ingest_harness::{Server, ServerConfig};
 use ingest_queue::date::Clock;
 use ingest_queue::dialect::Dialect;
 use ingest_queue::fsck;
-use ingest_queue::ids::{Bid, Jid};
-use ingest_queue::map::{self, BatchNode};
-use ingest_queue::nodes::{JobStatus, Schedule, Submission};
+use ingest_queue::ids::{Aid, Bid, Jid};
+use ingest_queue::map::{self, AccessSize, BatchNode};
+use ingest_queue::nodes::{Identifiers, JobStatus, Schedule, Submission};
 use ingest_queue::queue::Queue;
-use ingest_queue::states::{BatchList, BatchState, JobState};
+use ingest_queue::states::{AccessState, BatchList, BatchState, JobState};
 use ingest_steps::fetch::Allowed;
+use ingest_steps::services::Services;
 use ingest_steps::settings as steps;
+use ingest_steps::step::assemble::{self, Form, Request, Requested};
 use ingest_store::engine::Engine;
 use ingest_store::engines::embedded::{Embedded, EmbeddedConfig};
 use ingest_store::engines::zookeeper::{Zookeeper, ZookeeperConfig};
@@ -288,4 +290,30 @@ pub(crate) fn mails(outbox: &Path) -> Vec<String> {
 /// A server of its own, for tests that break it.
 pub(crate) async fn own_server() -> Server {
     Server::start(ServerConfig::default()).await
+}
+
+/// The identifier that a job's object got.
+pub(crate) async fn ark_of(queue: &Queue, jid: Jid) -> String {
+    let identifiers: Option<Identifiers> = queue.node(jid, map::JobNode::Identifiers).await.unwrap();
+    identifiers.unwrap().primary_id.unwrap()
+}
+
+/// Asks for an object, as a zip.
+pub(crate) async fn ask(queue: &Queue, services: &Services, ark: &str) -> Requested {
+    let wanted = Request { ark: ark.into(), version: None, form: Form::Zip };
+    assemble::request(queue, services, &wanted).await.unwrap()
+}
+
+/// Waits until an access item has ended, by its events.
+pub(crate) async fn access_ended(queue: &Queue, size: AccessSize, aid: Aid) -> AccessState {
+    let mut watch = queue.session().watch_tree(size.status(aid)).await.unwrap();
+    let end = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        let state = queue.access_item(size, aid).await.unwrap().status.status;
+        if matches!(state, AccessState::Completed | AccessState::Failed) {
+            return state;
+        }
+        let event = tokio::time::timeout_at(end, watch.next()).await;
+        assert!(event.is_ok(), "the item {aid} was waited for in vain: {state:?}");
+    }
 }

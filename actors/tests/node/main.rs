@@ -4,6 +4,9 @@
 
 #[allow(dead_code, reason = "not all tests are there yet")]
 mod kit;
+#[path = "../../../steps/tests/whole/made.rs"]
+mod made;
+mod panics;
 mod tree;
 #[allow(dead_code, reason = "not all tests are there yet")]
 mod trick;
