@@ -6,19 +6,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ingest_actors::node::{Config, End, Node};
+use ingest_actors::registrar::Info;
 use ingest_actors::restart_log::Restart;
 use ingest_actors::settings::Settings;
 use ingest_actors::work::Work;
-use ingest_harness::{Server, ServerConfig};
+use ingest_harness::{FileServer, Proxy, Server};
 use ingest_queue::date::Clock;
 use ingest_queue::dialect::Dialect;
 use ingest_queue::fsck;
 use ingest_queue::ids::{Aid, Bid, Jid};
+use ingest_queue::index::Counts;
 use ingest_queue::map::{self, AccessSize, BatchNode};
 use ingest_queue::nodes::{Identifiers, JobStatus, Schedule, Submission};
 use ingest_queue::queue::Queue;
 use ingest_queue::states::{AccessState, BatchList, BatchState, JobState};
 use ingest_steps::fetch::Allowed;
+use ingest_steps::manifest::Kind;
 use ingest_steps::services::Services;
 use ingest_steps::settings as steps;
 use ingest_steps::step::assemble::{self, Form, Request, Requested};
@@ -28,6 +31,8 @@ use ingest_store::engines::zookeeper::{Zookeeper, ZookeeperConfig};
 use ingest_store::{Event, Limits, Session, Store};
 use tempfile::TempDir;
 use url::Url;
+
+use crate::made;
 
 /// How long anything is waited for that must happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
@@ -55,6 +60,8 @@ pub(crate) enum On {
 pub(crate) struct Place {
     pub(crate) dir: TempDir,
     engine: Arc<dyn Engine>,
+    /// The way of the test itself, where the nodes' way may be broken.
+    own_way: Option<Arc<dyn Engine>>,
 }
 
 impl Place {
@@ -67,14 +74,17 @@ impl Place {
                 Arc::new(Zookeeper::new(zookeeper(connect)).unwrap())
             }
         };
-        Self { dir, engine }
+        Self { dir, engine, own_way: None }
     }
 
-    /// On a server at this address, which may be a proxy.
-    pub(crate) fn at(connect: String, session_timeout: Duration) -> Self {
-        let config = ZookeeperConfig { session_timeout, ..zookeeper(connect) };
+    /// On the shared server, with the nodes behind a proxy and the test beside it.
+    pub(crate) async fn behind_a_proxy() -> (Self, Proxy) {
+        let server = Server::shared().await;
+        let (proxy, chroot) = (Proxy::start(server.address()), ingest_harness::chroot());
+        let engine = |connect: String| Arc::new(Zookeeper::new(zookeeper(connect + &chroot)).unwrap());
+        let (engine, own_way) = (engine(proxy.connect_string()), engine(server.connect_string()));
         let dir = tempfile::tempdir().unwrap();
-        Self { dir, engine: Arc::new(Zookeeper::new(config).unwrap()) }
+        (Self { dir, engine, own_way: Some(own_way) }, proxy)
     }
 
     pub(crate) fn store(&self) -> Store {
@@ -82,7 +92,8 @@ impl Place {
     }
 
     pub(crate) async fn session(&self) -> Session {
-        self.store().session().await.unwrap()
+        let engine = self.own_way.as_ref().unwrap_or(&self.engine);
+        Store::new(engine.clone(), Limits::default()).session().await.unwrap()
     }
 
     /// A queue of its own, to look and to submit with.
@@ -287,9 +298,35 @@ pub(crate) fn mails(outbox: &Path) -> Vec<String> {
     ids
 }
 
-/// A server of its own, for tests that break it.
-pub(crate) async fn own_server() -> Server {
-    Server::start(ServerConfig::default()).await
+/// Waits until a node's own count of what waits in a state is as wanted.
+pub(crate) async fn waits(node: &Node, state: JobState, what: &str, wanted: impl Fn(&Counts) -> bool) {
+    ingest_harness::eventually(what, PATIENCE, || async {
+        let finder = node.house().life()?.finder()?;
+        wanted(&finder.counts(state)).then_some(())
+    })
+    .await;
+}
+
+/// Puts a manifest of so many single files where it can be fetched.
+pub(crate) fn single_files(files: &FileServer, count: usize) -> Url {
+    let row = |n: usize| {
+        let (path, name) = (format!("/single/{n}"), format!("name-{n}"));
+        made::row(files, &path, path.as_bytes(), &name, &format!("single:{n}"))
+    };
+    let rows: Vec<String> = (0..count).map(row).collect();
+    files.put("/single.checkm", made::manifest(Kind::SingleFileBatch, &rows))
+}
+
+/// The components that are registered.
+pub(crate) async fn components(queue: &Queue) -> Vec<Info> {
+    let (names, _) = queue.session().children(map::NODES).await.unwrap();
+    let mut found = Vec::new();
+    for name in names {
+        if let Ok((data, _)) = queue.session().get(format!("{}/{name}", map::NODES)).await {
+            found.push(serde_json::from_slice(&data).unwrap());
+        }
+    }
+    found
 }
 
 /// The identifier that a job's object got.

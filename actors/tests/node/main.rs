@@ -2,11 +2,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail by panicking")]
 
+mod holds;
 #[allow(dead_code, reason = "not all tests are there yet")]
 mod kit;
 #[path = "../../../steps/tests/whole/made.rs"]
 mod made;
 mod panics;
+mod resize;
+mod sessions;
+mod stalls;
 mod tree;
 #[allow(dead_code, reason = "not all tests are there yet")]
 mod trick;

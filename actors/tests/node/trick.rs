@@ -15,7 +15,7 @@ use ingest_queue::states::JobState;
 use ingest_steps::outcome::{Cancel, Failure, Progress, Result};
 use ingest_steps::services::Services;
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 /// What happens instead of a step, or around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,9 +43,15 @@ pub(crate) struct Begun {
 pub(crate) struct Seen {
     pub(crate) begun: Vec<Begun>,
     running: BTreeMap<JobState, usize>,
+    most: BTreeMap<JobState, usize>,
 }
 
 impl Seen {
+    /// The most that ran at once since [`Trick::forget_the_most`].
+    pub(crate) fn most(&self, state: JobState) -> usize {
+        self.most.get(&state).copied().unwrap_or(0)
+    }
+
     pub(crate) fn running(&self, state: JobState) -> usize {
         self.running.get(&state).copied().unwrap_or(0)
     }
@@ -60,7 +66,7 @@ impl Seen {
 pub(crate) struct Trick {
     inner: Box<dyn Work>,
     acts: Mutex<HashMap<JobState, VecDeque<Act>>>,
-    doors: Mutex<HashMap<JobState, watch::Sender<bool>>>,
+    doors: Mutex<HashMap<JobState, Arc<Semaphore>>>,
     beating: AtomicBool,
     seen: watch::Sender<Seen>,
 }
@@ -93,11 +99,19 @@ impl Trick {
 
     /// From now on the steps of a state wait.
     pub(crate) fn close(&self, state: JobState) {
-        self.doors.lock().entry(state).or_default().send_replace(false);
+        self.doors.lock().insert(state, Arc::new(Semaphore::new(0)));
     }
 
+    /// So many of those who wait, or come later, pass.
+    pub(crate) fn let_through(&self, state: JobState, count: usize) {
+        self.doors.lock()[&state].add_permits(count);
+    }
+
+    /// All pass from now on.
     pub(crate) fn open(&self, state: JobState) {
-        self.doors.lock().entry(state).or_default().send_replace(true);
+        if let Some(door) = self.doors.lock().get(&state) {
+            door.close();
+        }
     }
 
     /// Whether those who wait at a door say that they go on.
@@ -116,18 +130,26 @@ impl Trick {
         look(&self.seen.borrow())
     }
 
+    /// From now on the most is counted anew.
+    pub(crate) fn forget_the_most(&self) {
+        self.seen.send_modify(|seen| seen.most.clone_from(&seen.running));
+    }
+
     fn begin(&self, lease: &Lease) -> Running<'_> {
         let (state, jid, attempt) = (lease.job().state(), lease.job().jid, lease.job().status.attempt);
         self.seen.send_modify(|seen| {
             seen.begun.push(Begun { state, jid, attempt });
-            *seen.running.entry(state).or_default() += 1;
+            let running = seen.running.entry(state).or_default();
+            *running += 1;
+            let most = seen.most.entry(state).or_default();
+            *most = (*running).max(*most);
         });
         Running(self, state)
     }
 
     async fn wait_at_the_door(&self, state: JobState, progress: &Progress, cancel: &Cancel) -> Result<()> {
-        let door = self.doors.lock().get(&state).map(watch::Sender::subscribe);
-        let Some(mut door) = door else { return Ok(()) };
+        let door = self.doors.lock().get(&state).cloned();
+        let Some(door) = door else { return Ok(()) };
         let beat = async {
             loop {
                 ingest_harness::let_pass(std::time::Duration::from_millis(50)).await;
@@ -137,7 +159,12 @@ impl Trick {
             }
         };
         tokio::select! {
-            _ = door.wait_for(|open| *open) => Ok(()),
+            passes = door.acquire() => {
+                if let Ok(pass) = passes {
+                    pass.forget();
+                }
+                Ok(())
+            }
             () = cancel.cancelled() => Err(Failure::Cancelled),
             () = beat => Ok(()),
         }
