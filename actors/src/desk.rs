@@ -94,6 +94,12 @@ impl Floor {
         self.until(|| self.busy() == 0 && !self.desks().iter().any(|desk| desk.current().is_some())).await;
     }
 
+    /// Something small that is to be done before a node may end, until what is answered is dropped.
+    pub(crate) fn chore(self: &Arc<Self>) -> Chore {
+        self.busy.fetch_add(1, Ordering::SeqCst);
+        Chore(self.clone())
+    }
+
     async fn until(&self, reached: impl Fn() -> bool) {
         loop {
             let mut left = std::pin::pin!(self.left.notified());
@@ -219,6 +225,17 @@ impl Desk {
     /// Waits until nobody is at work here, not even a thread of somebody who has died.
     pub(crate) async fn left(&self) {
         self.floor.until(|| self.busy.load(Ordering::SeqCst) == 0).await;
+    }
+}
+
+/// Something small is to be done.
+#[derive(Debug)]
+pub(crate) struct Chore(Arc<Floor>);
+
+impl Drop for Chore {
+    fn drop(&mut self) {
+        self.0.busy.fetch_sub(1, Ordering::SeqCst);
+        self.0.left.notify_waiters();
     }
 }
 

@@ -37,6 +37,7 @@ use crate::bench::{Bench, Seat};
 use crate::crash::{Crash, Reason, handled};
 use crate::desk::Desk;
 use crate::house::{Counts, House, Life};
+use crate::janitor;
 use crate::release;
 use crate::timekeeper::Watched;
 
@@ -211,7 +212,11 @@ impl Worker {
         let message = lease.job().status.message.as_str();
         match to {
             JobState::Failed => tracing::warn!(message, "failed"),
-            JobState::Completed => tracing::info!("completed"),
+            JobState::Completed => {
+                tracing::info!("completed");
+                // There will be an event, too, but not before a node ends that drains.
+                janitor::ended(&self.house, lease.job().bid, lease.jid());
+            }
             to => tracing::debug!(to = to.name(), "moved"),
         }
     }

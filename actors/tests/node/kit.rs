@@ -164,6 +164,7 @@ pub(crate) async fn drained(node: Node) {
 pub(crate) fn submission(url: &Url, kind: Option<&str>) -> Submission {
     Submission {
         profile_name: PROFILE.into(),
+        collection: Some("tests".into()),
         submitter: "depositor".into(),
         payload_url: Some(url.to_string()),
         payload_type: kind.map(str::to_owned),

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail by panicking")]
 
+mod again;
+mod ending;
+mod escalation;
 mod holds;
 #[allow(dead_code, reason = "not all tests are there yet")]
 mod kit;
@@ -9,7 +12,9 @@ mod kit;
 mod made;
 mod panics;
 mod resize;
+mod room;
 mod sessions;
+mod several;
 mod stalls;
 mod tree;
 #[allow(dead_code, reason = "not all tests are there yet")]

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use futures::future::BoxFuture;
 use ingest_actors::work::{Nothing, Steps, Work};
@@ -36,6 +37,7 @@ pub(crate) struct Begun {
     pub(crate) state: JobState,
     pub(crate) jid: Jid,
     pub(crate) attempt: u32,
+    pub(crate) at: Instant,
 }
 
 /// What has been seen.
@@ -138,7 +140,7 @@ impl Trick {
     fn begin(&self, lease: &Lease) -> Running<'_> {
         let (state, jid, attempt) = (lease.job().state(), lease.job().jid, lease.job().status.attempt);
         self.seen.send_modify(|seen| {
-            seen.begun.push(Begun { state, jid, attempt });
+            seen.begun.push(Begun { state, jid, attempt, at: Instant::now() });
             let running = seen.running.entry(state).or_default();
             *running += 1;
             let most = seen.most.entry(state).or_default();
