@@ -10,6 +10,7 @@ use std::sync::Arc;
 use ingest_queue::access::AccessLease;
 use ingest_queue::error::Error;
 use ingest_queue::map::AccessSize;
+use ingest_steps::outcome::{Cancel, Progress};
 use ingest_steps::step::assemble::{self, Ending};
 use ingest_store::error::Next;
 use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
@@ -70,9 +71,10 @@ impl Actor for Access {
 
     async fn pre_start(
         &self,
-        _: ActorRef<Message>,
+        myself: ActorRef<Message>,
         (house, life): Self::Arguments,
     ) -> Result<State, ActorProcessingErr> {
+        *house.directory.access.write() = Some(myself);
         Ok(State { house, life, workers: HashMap::new(), restarts: HashMap::new() })
     }
 
@@ -160,7 +162,10 @@ impl State {
             myself.get_cell(),
         )
         .await;
-        let (actor, _) = spawned.map_err(Crash::error)?;
+        let (actor, _) = spawned.map_err(|error| {
+            desk.close();
+            Crash::error(error)
+        })?;
         desk.belongs_to(actor.get_cell());
         self.workers.insert(actor.get_id(), Hired { size, place, desk, actor });
         Ok(())
@@ -176,8 +181,7 @@ impl State {
             return Ok(());
         };
         let stalled = desk.has_stalled();
-        desk.close();
-        release::later(&self.life, None, &desk, None);
+        let was_at_work = desk.close().is_some();
         let crash = match death {
             Death::Crashed(_) if stalled => {
                 Counts::add(&self.house.counts.stalls, 1);
@@ -187,6 +191,9 @@ impl State {
             Death::Stopped(why) if why == RETIRED => return self.resize(myself).await,
             Death::Stopped(why) => Crash::of(Reason::Killed, format!("it was stopped: {why}")),
         };
+        if was_at_work {
+            release::later(&self.life, None, &desk, None, crash.reason);
+        }
         let policy = self.house.settings.load().supervision.policy();
         let pool = pool_name(size);
         let restarts = self.restarts.entry((pool, place)).or_insert_with(|| Restarts::new(policy));
@@ -246,7 +253,7 @@ impl Actor for AccessActor {
         _: Look,
         assembler: &mut Assembler,
     ) -> Result<(), ActorProcessingErr> {
-        let sitting = assembler.desk.sit();
+        let Some(sitting) = assembler.desk.sit() else { return Ok(()) };
         let work = handled(assembler.work(&myself));
         ingest_steps::outcome::BUSY.scope(Arc::new(sitting.clone()), work).await?;
         assembler.desk.clear();
@@ -262,6 +269,8 @@ impl Assembler {
             return Ok(());
         }
         let queue = &self.life.queue;
+        // Before anything is locked: whoever cleans up after this worker looks here.
+        let (progress, cancel) = self.desk.put_other(None);
         let lease = match queue.acquire_access(self.size, &self.desk.holder).await {
             Ok(Some(lease)) => lease,
             Ok(None) => return Ok(()),
@@ -270,15 +279,19 @@ impl Assembler {
         let _ = myself.cast(Look);
         let item = format!("{} {}", self.size.name(), lease.item().aid);
         let span = tracing::info_span!("access", node = self.house.name, item);
-        self.assemble(lease).instrument(span).await
+        self.assemble(lease, &progress, &cancel).instrument(span).await
     }
 
-    async fn assemble(&self, mut lease: AccessLease) -> Result<(), Crash> {
-        let (progress, cancel) = self.desk.put_other(None);
+    async fn assemble(
+        &self,
+        mut lease: AccessLease,
+        progress: &Progress,
+        cancel: &Cancel,
+    ) -> Result<(), Crash> {
         let (queue, services) = (&self.life.queue, self.life.services());
         let answer = {
             let _watched = Watched::new(&self.house, &self.desk);
-            assemble::run(queue, &mut lease, &services, &progress, &cancel).await
+            assemble::run(queue, &mut lease, &services, progress, cancel).await
         };
         match assemble::conclude(queue, &mut lease, answer).await {
             Ok(Ending::Completed) => tracing::info!("put together"),

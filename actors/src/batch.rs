@@ -249,7 +249,9 @@ impl State {
             return Ok(Look::Wait);
         }
         let desk = self.setup.desk.clone();
-        let sitting = desk.sit();
+        let Some(sitting) = desk.sit() else { return Ok(Look::Wait) };
+        // Before anything is locked: whoever cleans up after this actor looks here.
+        let (progress, cancel) = desk.put_other(Some(bid));
         let mut lease = match queue.acquire_batch(bid, &desk.holder).await {
             Ok(lease) => lease,
             // Its release is an event.
@@ -258,7 +260,6 @@ impl State {
             Err(Error::Lost { .. } | Error::Changed { .. } | Error::NotFound(_)) => return Ok(Look::Again),
             Err(error) => return Err(error),
         };
-        let (progress, cancel) = desk.put_other(Some(bid));
         let work = self.work(&mut lease, &progress, &cancel);
         let answer = ingest_steps::outcome::BUSY.scope(Arc::new(sitting.clone()), work).await;
         let looked = match answer {

@@ -72,9 +72,10 @@ impl Actor for Batches {
 
     async fn pre_start(
         &self,
-        _: ActorRef<Message>,
+        myself: ActorRef<Message>,
         (house, life): Self::Arguments,
     ) -> Result<State, ActorProcessingErr> {
+        *house.directory.batches.write() = Some(myself);
         Ok(State { house, life, live: HashMap::new(), of: HashMap::new(), restarts: HashMap::new() })
     }
 
@@ -166,7 +167,10 @@ impl State {
             myself.get_cell(),
         )
         .await;
-        let (actor, _) = spawned.map_err(Crash::error)?;
+        let (actor, _) = spawned.map_err(|error| {
+            desk.close();
+            Crash::error(error)
+        })?;
         desk.belongs_to(actor.get_cell());
         self.of.insert(actor.get_id(), bid);
         self.live.insert(bid, Live { actor, desk, told: 0 });
@@ -219,12 +223,13 @@ impl State {
     async fn lost(&mut self, myself: &ActorRef<Message>, id: ActorId, death: Death) -> Result<(), Crash> {
         let Some(bid) = self.of.remove(&id) else { return Ok(()) };
         let Some(live) = self.live.remove(&bid) else { return Ok(()) };
-        live.desk.close();
-        release::later(&self.life, None, &live.desk, None);
         let crash = match death {
             Death::Crashed(crash) => crash,
             Death::Stopped(why) => Crash::of(Reason::Killed, format!("it was stopped: {why}")),
         };
+        if live.desk.close().is_some() {
+            release::later(&self.life, None, &live.desk, None, crash.reason);
+        }
         let policy = self.house.settings.load().supervision.policy();
         let restarts = self.restarts.entry(bid).or_insert_with(|| Restarts::new(policy));
         restarts.set_policy(policy);

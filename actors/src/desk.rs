@@ -94,6 +94,12 @@ impl Floor {
         self.until(|| self.busy() == 0 && !self.desks().iter().any(|desk| desk.current().is_some())).await;
     }
 
+    /// Something small that is to be done before a node may end, until what is answered is dropped.
+    pub(crate) fn chore(self: &Arc<Self>) -> Chore {
+        self.busy.fetch_add(1, Ordering::SeqCst);
+        Chore(self.clone())
+    }
+
     async fn until(&self, reached: impl Fn() -> bool) {
         loop {
             let mut left = std::pin::pin!(self.left.notified());
@@ -123,13 +129,17 @@ impl Desk {
         self.place.lock().current.clone()
     }
 
-    /// The worker has died: what it had is nobody's now, and nothing comes here any more.
+    /// The worker has died: what it had is nobody's now, and nothing comes here any more. Threads that are still
+    /// at it are told to stop.
     pub fn close(&self) -> Option<Current> {
         let current = {
             let mut place = self.place.lock();
             place.closed = true;
             place.current.take()
         };
+        if let Some(current) = &current {
+            current.cancel.cancel();
+        }
         self.floor.remove(self);
         self.floor.left.notify_waiters();
         current
@@ -175,9 +185,12 @@ impl Desk {
         self.floor.left.notify_waiters();
     }
 
-    /// It made no progress for too long.
-    pub fn stalled(&self) {
-        self.place.lock().stalled = true;
+    /// What was begun at this time made no progress for too long; `false` if it is not there any more.
+    pub fn stalled(&self, since: Instant) -> bool {
+        let mut place = self.place.lock();
+        let is_there = place.current.as_ref().is_some_and(|current| current.since == since);
+        place.stalled |= is_there;
+        is_there
     }
 
     pub fn has_stalled(&self) -> bool {
@@ -196,8 +209,14 @@ impl Desk {
         }
     }
 
-    /// At work until what is answered is dropped.
-    pub(crate) fn sit(self: &Arc<Self>) -> Sitting {
+    /// At work until what is answered is dropped. Nobody sits down at a desk that is closed: what was held here
+    /// is given away as soon as it is left.
+    pub(crate) fn sit(self: &Arc<Self>) -> Option<Sitting> {
+        let place = self.place.lock();
+        (!place.closed).then(|| self.sit_beside())
+    }
+
+    fn sit_beside(self: &Arc<Self>) -> Sitting {
         self.busy.fetch_add(1, Ordering::SeqCst);
         self.floor.busy.fetch_add(1, Ordering::SeqCst);
         Sitting(self.clone())
@@ -209,13 +228,24 @@ impl Desk {
     }
 }
 
+/// Something small is to be done.
+#[derive(Debug)]
+pub(crate) struct Chore(Arc<Floor>);
+
+impl Drop for Chore {
+    fn drop(&mut self) {
+        self.0.busy.fetch_sub(1, Ordering::SeqCst);
+        self.0.left.notify_waiters();
+    }
+}
+
 /// Somebody is at work. Clones are others at the same desk.
 #[derive(Debug)]
 pub(crate) struct Sitting(Arc<Desk>);
 
 impl Clone for Sitting {
     fn clone(&self) -> Self {
-        self.0.sit()
+        self.0.sit_beside()
     }
 }
 
@@ -248,7 +278,9 @@ mod tests {
         desk.acquired(Bid::new(3), 2);
         let had = desk.close().unwrap();
         assert_eq!((had.entry, had.bid, had.attempt), (Some(entry()), Some(Bid::new(3)), 2));
+        assert!(had.cancel.is_cancelled());
         assert!(!desk.put(entry(), None, 0) && desk.current().is_none());
+        assert!(!desk.stalled(had.since) && !desk.has_stalled());
         assert!(floor.desks().is_empty());
         assert_ne!(floor.desk("downloading", "downloading-0").holder, desk.holder);
     }
@@ -257,9 +289,11 @@ mod tests {
     async fn a_desk_is_left_when_the_last_who_sits_there_goes() {
         let floor = Arc::<Floor>::default();
         let desk = floor.desk("downloading", "downloading-0");
-        let first = desk.sit();
+        let first = desk.sit().unwrap();
         let second = first.clone();
         drop(first);
+        desk.close();
+        assert!(desk.sit().is_none());
         assert_eq!(floor.busy(), 1);
         let (left, ()) = tokio::join!(desk.left(), async { drop(second) });
         assert_eq!((left, floor.busy()), ((), 0));

@@ -69,9 +69,10 @@ impl Actor for Gate {
 
     async fn pre_start(
         &self,
-        _: ActorRef<Message>,
+        myself: ActorRef<Message>,
         arguments: Self::Arguments,
     ) -> Result<Self::State, ActorProcessingErr> {
+        *arguments.0.directory.gate.write() = Some(myself);
         Ok(arguments)
     }
 

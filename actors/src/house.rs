@@ -13,7 +13,6 @@ use ingest_queue::committer::Serving;
 use ingest_queue::index::finder::Finder;
 use ingest_queue::queue::Queue;
 use ingest_queue::states::JobState;
-use ingest_steps::outcome::Cancel;
 use ingest_steps::services::Services;
 use ingest_steps::step::admit::Freed;
 use ingest_store::{SessionState, Store};
@@ -93,7 +92,8 @@ impl Counts {
     }
 }
 
-/// Where actors find each other; one that is being restarted is not there.
+/// Where actors find each other. An actor is there before it looks at anything for the first time, so that whatever it
+/// does not see it is told; one that has died is not there.
 #[derive(Debug, Default)]
 pub struct Directory {
     pub(crate) registrar: RwLock<Option<ActorRef<registrar::Message>>>,
@@ -162,8 +162,6 @@ pub struct Life {
     pub gone: RwLock<BTreeMap<String, std::time::Instant>>,
     /// Jobs that have ended since somebody asked.
     pub(crate) ended: Ended,
-    /// Stops every step.
-    pub cancel: Cancel,
 }
 
 /// Jobs that have ended. If nobody asks, they are forgotten, and that is known.
@@ -206,7 +204,6 @@ impl Life {
             components: RwLock::default(),
             gone: RwLock::default(),
             ended: Ended::default(),
-            cancel: Cancel::new(),
         }
     }
 

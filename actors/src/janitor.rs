@@ -18,13 +18,14 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
 pub use self::routines::Swept;
 use crate::crash::handled;
-use crate::house::{House, Life, Task};
+use crate::desk::Chore;
+use crate::house::{House, Life, Task, tell};
 
 /// What the janitor is told.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// A job has ended for good.
-    Ended { bid: Bid, jid: Jid },
+    /// A job has ended for good. A node that drains waits for this.
+    Ended { bid: Bid, jid: Jid, chore: Chore },
     /// It is time for a round.
     Round,
     /// Make a round now, and say what it did.
@@ -50,9 +51,10 @@ impl Actor for Janitor {
 
     async fn pre_start(
         &self,
-        _: ActorRef<Message>,
+        myself: ActorRef<Message>,
         (house, life): Self::Arguments,
     ) -> Result<State, ActorProcessingErr> {
+        *house.directory.janitor.write() = Some(myself);
         Ok(State { house, life, timer: None })
     }
 
@@ -68,7 +70,10 @@ impl Actor for Janitor {
     ) -> Result<(), ActorProcessingErr> {
         handled(async {
             match message {
-                Message::Ended { bid, jid } => state.ended(bid, jid).await,
+                Message::Ended { bid, jid, chore } => {
+                    state.ended(bid, jid).await;
+                    drop(chore);
+                }
                 Message::Round => {
                     state.round().await;
                     let (every, myself) = (state.house.settings.load().upkeep.every, myself.clone());
@@ -85,6 +90,13 @@ impl Actor for Janitor {
             Ok(())
         })
         .await
+    }
+}
+
+/// Tells the janitor that a job has ended for good.
+pub(crate) fn ended(house: &House, bid: Bid, jid: Jid) {
+    if house.work.is_real() {
+        tell(&house.directory.janitor, Message::Ended { bid, jid, chore: house.floor.chore() });
     }
 }
 

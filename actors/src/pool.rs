@@ -8,7 +8,7 @@
 //! dies too often ends the pool, and its parent decides. Workers are never ended because the pool becomes smaller:
 //! they retire when they are done.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use ingest_queue::index::finder::Finder;
@@ -32,8 +32,6 @@ pub(crate) enum Message {
     Resize(usize),
     /// The pause of this place is over.
     Restart(usize),
-    /// Tell a new timekeeper what runs here.
-    Announce,
 }
 
 /// The actor.
@@ -58,6 +56,8 @@ pub(crate) struct Pool {
     workers: HashMap<ActorId, Hired>,
     /// By place: how its workers have fared.
     restarts: HashMap<usize, Restarts>,
+    /// Places whose pause is not over.
+    waiting: HashSet<usize>,
     pump: Option<Task>,
 }
 
@@ -75,7 +75,8 @@ impl Actor for StatePool {
 
     async fn pre_start(&self, _: ActorRef<Message>, setup: Setup) -> Result<Pool, ActorProcessingErr> {
         let bench = Arc::<Bench>::default();
-        let mut pool = Pool { setup, bench, workers: HashMap::new(), restarts: HashMap::new(), pump: None };
+        let (workers, restarts, waiting) = (HashMap::new(), HashMap::new(), HashSet::new());
+        let mut pool = Pool { setup, bench, workers, restarts, waiting, pump: None };
         if !pool.decides_for_all() {
             pool.pump = Some(Task::spawn(pump(pool.setup.clone(), pool.bench.clone())));
         }
@@ -96,13 +97,9 @@ impl Actor for StatePool {
         handled(async {
             match message {
                 Message::Resize(size) => pool.resize(&myself, size).await,
-                Message::Restart(place) if pool.bench.live() < pool.bench.size() => {
-                    pool.hire(&myself, place).await
-                }
-                Message::Restart(_) => Ok(()),
-                Message::Announce => {
-                    pool.announce();
-                    Ok(())
+                Message::Restart(place) => {
+                    pool.waiting.remove(&place);
+                    pool.fill(&myself, place).await
                 }
             }
         })
@@ -136,7 +133,7 @@ impl Pool {
         if before != size {
             tracing::debug!(pool = self.name(), before, size, "the pool has another size");
         }
-        while self.bench.live() < size {
+        while self.bench.live() + self.waiting.len() < size {
             let Some(place) = self.free_place() else { break };
             self.hire(myself, place).await?;
         }
@@ -160,7 +157,19 @@ impl Pool {
 
     /// The first place that nobody has and that waits for no restart.
     fn free_place(&self) -> Option<usize> {
-        (0..self.bench.size()).find(|place| !self.workers.values().any(|hired| hired.place == *place))
+        (0..self.bench.size()).find(|place| !self.waiting.contains(place) && !self.is_taken(*place))
+    }
+
+    fn is_taken(&self, place: usize) -> bool {
+        self.workers.values().any(|hired| hired.place == place)
+    }
+
+    /// Somebody for a place that has become empty, unless the pool has become smaller meanwhile.
+    async fn fill(&mut self, myself: &ActorRef<Message>, place: usize) -> Result<(), Crash> {
+        if self.bench.live() < self.bench.size() && !self.is_taken(place) {
+            return self.hire(myself, place).await;
+        }
+        Ok(())
     }
 
     async fn hire(&mut self, myself: &ActorRef<Message>, place: usize) -> Result<(), Crash> {
@@ -206,7 +215,6 @@ impl Pool {
         let stalled = desk.has_stalled();
         let current = desk.close();
         let entry = current.as_ref().and_then(|current| current.entry);
-        release::later(&self.setup.life, Some(&self.setup.finder), &desk, entry);
         let crash = match death {
             Death::Crashed(_) if stalled => {
                 Counts::add(&self.setup.house.counts.stalls, 1);
@@ -217,6 +225,9 @@ impl Pool {
             Death::Stopped(why) if why == RETIRED => return self.resize(myself, self.bench.size()).await,
             Death::Stopped(why) => Crash::of(Reason::Killed, format!("it was stopped: {why}")),
         };
+        if current.is_some() {
+            release::later(&self.setup.life, Some(&self.setup.finder), &desk, entry, crash.reason);
+        }
         self.bench.gone();
         let policy = self.setup.house.settings.load().supervision.policy();
         let restarts = self.restarts.entry(place).or_insert_with(|| Restarts::new(policy));
@@ -230,8 +241,9 @@ impl Pool {
         };
         self.setup.house.restarted(&desk.name, &crash, verdict, about);
         match verdict {
-            Verdict::Again { after, .. } if after.is_zero() => self.hire(myself, place).await,
+            Verdict::Again { after, .. } if after.is_zero() => self.fill(myself, place).await,
             Verdict::Again { after, .. } => {
+                self.waiting.insert(place);
                 myself.send_after(after, move || Message::Restart(place));
                 Ok(())
             }
@@ -239,12 +251,6 @@ impl Pool {
                 message: format!("{} died {count} times, most recently: {crash}", desk.name),
                 ..crash
             }),
-        }
-    }
-
-    fn announce(&self) {
-        for hired in self.workers.values() {
-            crate::timekeeper::watch_again(&self.setup.house, &hired.desk);
         }
     }
 }

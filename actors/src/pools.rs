@@ -24,8 +24,6 @@ pub(crate) enum Message {
     /// The settings have changed.
     Resize,
     Restart(JobState),
-    /// There is a new timekeeper.
-    Announce,
 }
 
 /// The actor.
@@ -50,9 +48,10 @@ impl Actor for Pools {
 
     async fn pre_start(
         &self,
-        _: ActorRef<Message>,
+        myself: ActorRef<Message>,
         (house, life): Self::Arguments,
     ) -> Result<State, ActorProcessingErr> {
+        *house.directory.pools.write() = Some(myself);
         let finder = life.finder().ok_or_else(|| Crash::error("there is no index to take jobs from"))?;
         let (pools, of, restarts) = (BTreeMap::new(), HashMap::new(), HashMap::new());
         Ok(State { house, life, finder, pools, of, restarts })
@@ -82,11 +81,6 @@ impl Actor for Pools {
             match message {
                 Message::Resize => state.resize(),
                 Message::Restart(job_state) => state.start(&myself, job_state).await?,
-                Message::Announce => {
-                    for pool in state.pools.values() {
-                        let _ = pool.cast(pool::Message::Announce);
-                    }
-                }
             }
             Ok(())
         })
@@ -149,12 +143,7 @@ impl State {
             Death::Crashed(crash) => crash,
             Death::Stopped(why) => Crash::of(Reason::Killed, format!("it was stopped: {why}")),
         };
-        for desk in self.house.floor.desks() {
-            if desk.pool == state.name() {
-                let entry = desk.close().and_then(|current| current.entry);
-                release::later(&self.life, Some(&self.finder), &desk, entry);
-            }
-        }
+        release::all_at(&self.house, &self.life, Some(&self.finder), |pool| pool == state.name());
         let policy = self.house.settings.load().supervision.policy();
         let restarts = self.restarts.entry(state).or_insert_with(|| Restarts::new(policy));
         restarts.set_policy(policy);

@@ -54,7 +54,7 @@ impl Actor for Provisioner {
         _: Look,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
-        let sitting = state.worker.desk.sit();
+        let Some(sitting) = state.worker.desk.sit() else { return Ok(()) };
         let cycle = handled(state.cycle());
         ingest_steps::outcome::BUSY.scope(std::sync::Arc::new(sitting.clone()), cycle).await?;
         state.worker.desk.clear();

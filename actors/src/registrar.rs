@@ -66,9 +66,10 @@ impl Actor for Registrar {
 
     async fn pre_start(
         &self,
-        _: ActorRef<Message>,
+        myself: ActorRef<Message>,
         (house, life): Self::Arguments,
     ) -> Result<State, ActorProcessingErr> {
+        *house.directory.registrar.write() = Some(myself);
         let since = life.queue.now().to_string();
         Ok(State { house, life, path: None, written: None, since })
     }

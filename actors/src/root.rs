@@ -25,6 +25,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ingest_store::SessionState;
 use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -35,11 +36,12 @@ use crate::committer::Committer;
 use crate::crash::{Crash, Death, Reason, death, handled};
 use crate::feeds::Feeds;
 use crate::gate::Gate;
-use crate::house::{About, House, Life, tell};
+use crate::house::{About, House, Life};
 use crate::janitor::Janitor;
 use crate::node::End;
-use crate::pools::{self, Pools};
+use crate::pools::Pools;
 use crate::registrar::Registrar;
+use crate::release;
 use crate::restart::{Restarts, Verdict};
 use crate::session::SessionActor;
 use crate::timekeeper::Timekeeper;
@@ -202,7 +204,7 @@ impl Actor for Root {
                     state.start_missing(&myself).await;
                 }
                 Message::Drain => state.drain(&myself).await,
-                Message::Idle => state.end(&myself, End::Drained).await,
+                Message::Idle => state.idle(&myself).await,
                 Message::GraceOver => state.hurry(&myself),
                 Message::Over => state.end(&myself, End::Hurried).await,
                 Message::StopNow => state.end(&myself, End::AtOnce).await,
@@ -260,7 +262,7 @@ impl State {
     }
 
     async fn start(&self, myself: &ActorRef<Message>, role: Role) -> Result<ActorCell, Crash> {
-        let (house, directory, over) = (self.house.clone(), &self.house.directory, myself.get_cell());
+        let (house, over) = (self.house.clone(), myself.get_cell());
         let name = Some(house.actor_name(role.name()));
         if role == Role::Session {
             let arguments = (house, myself.clone());
@@ -273,29 +275,20 @@ impl State {
         macro_rules! child {
             ($actor:expr, $arguments:expr) => {{
                 let spawned = Actor::spawn_linked(name, $actor, $arguments, over).await;
-                spawned.map_err(|error| Crash::error(error))?.0
-            }};
-            ($actor:expr, $arguments:expr, $entry:ident) => {{
-                let actor = child!($actor, $arguments);
-                *directory.$entry.write() = Some(actor.clone());
-                actor
+                spawned.map_err(|error| Crash::error(error))?.0.get_cell()
             }};
         }
         Ok(match role {
-            Role::Session | Role::Committer => child!(Committer, life).get_cell(),
-            Role::Registrar => child!(Registrar, both, registrar).get_cell(),
-            Role::Watcher => child!(Watcher, both, watcher).get_cell(),
-            Role::Batches => child!(Batches, both, batches).get_cell(),
-            Role::Pools => child!(Pools, both, pools).get_cell(),
-            Role::Access => child!(Access, both, access).get_cell(),
-            Role::Feeds => child!(Feeds, life).get_cell(),
-            Role::Timekeeper => {
-                let actor = child!(Timekeeper, both, timekeeper);
-                tell(&directory.pools, pools::Message::Announce);
-                actor.get_cell()
-            }
-            Role::Janitor => child!(Janitor, both, janitor).get_cell(),
-            Role::Gate => child!(Gate, both, gate).get_cell(),
+            Role::Session | Role::Committer => child!(Committer, life),
+            Role::Registrar => child!(Registrar, both),
+            Role::Watcher => child!(Watcher, both),
+            Role::Batches => child!(Batches, both),
+            Role::Pools => child!(Pools, both),
+            Role::Access => child!(Access, both),
+            Role::Feeds => child!(Feeds, life),
+            Role::Timekeeper => child!(Timekeeper, both),
+            Role::Janitor => child!(Janitor, both),
+            Role::Gate => child!(Gate, both),
         })
     }
 
@@ -320,6 +313,8 @@ impl State {
         self.stop_those_on(role).await;
         if role == Role::Session {
             self.bury().await;
+        } else {
+            self.clear_up_after(role);
         }
         let policy = self.house.settings.load().supervision.policy();
         let restarts = self.restarts.entry(role).or_insert_with(|| Restarts::new(policy));
@@ -356,16 +351,30 @@ impl State {
         if let Some(cell) = self.children.remove(&role) {
             self.of.remove(&cell.get_id());
             let _ = cell.kill_and_wait(Some(Duration::from_secs(5))).await;
+            self.clear_up_after(role);
         }
     }
 
-    /// What is left of a session: steps that run in threads, desks of those who were killed.
+    /// Those whom a child had under it have died with it: what they held is given back.
+    fn clear_up_after(&self, role: Role) {
+        let Some(life) = &self.life else { return };
+        if !matches!(role, Role::Batches | Role::Pools | Role::Access) || self.is_over() {
+            return;
+        }
+        release::all_at(&self.house, life, life.finder().as_ref(), |pool| match pool {
+            "batches" => role == Role::Batches,
+            pool if pool.starts_with("access_") => role == Role::Access,
+            _ => role == Role::Pools,
+        });
+    }
+
+    /// What is left of a session: steps that run in threads, desks of those who were killed, and the session itself
+    /// if only its actor has died.
     async fn bury(&mut self) {
         self.house.set_life(None);
+        self.house.set_link(SessionState::Suspended);
         for desk in self.house.floor.desks() {
-            if let Some(current) = desk.close() {
-                current.cancel.cancel();
-            }
+            desk.close();
         }
         if tokio::time::timeout(ending::LAST, self.house.floor.empty()).await.is_err() {
             let busy = self.house.floor.busy();
@@ -374,6 +383,18 @@ impl State {
                 "threads of the old session are still at work; their commits will be refused"
             );
         }
-        self.life = None;
+        let Some(life) = self.life.take() else { return };
+        life.queue.locks().revoke_all();
+        let session = life.queue.session();
+        if session.state().is_final() {
+            return;
+        }
+        match tokio::time::timeout(ending::LEAVING, session.close()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the old session was not closed, and ends by its timeout");
+            }
+            Err(_) => tracing::warn!("the old session was not closed in time, and ends by its timeout"),
+        }
     }
 }

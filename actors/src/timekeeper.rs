@@ -3,8 +3,8 @@
 //! Today that is stalls, and jobs whose node has been away for long enough. A step is judged by its own progress and
 //! by this node's own clock: one that has made none for `pools.STATE.stall` is ended, by ending its worker.
 //!
-//! **When things break.** A timekeeper that died has forgotten everything; the pools tell the next one what runs.
-//! Whatever is judged late is judged late, never wrongly.
+//! **When things break.** A timekeeper that died has forgotten everything; the next one looks at all desks, and has
+//! those looked at again who wait for a node. Whatever is judged late is judged late, never wrongly.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use crate::crash::handled;
 use crate::desk::Desk;
 use crate::house::{House, Life, Task, tell};
+use crate::worker::parked_with;
 
 /// What the timekeeper is told.
 #[derive(Debug)]
@@ -49,9 +50,10 @@ pub(crate) struct State {
 
 #[derive(Debug)]
 enum Due {
-    /// Has it made progress since it had so much?
+    /// Has what was begun then made progress since it had so much?
     Stall {
         desk: Arc<Desk>,
+        since: std::time::Instant,
         beats: u64,
     },
     Unpark(String),
@@ -64,11 +66,23 @@ impl Actor for Timekeeper {
 
     async fn pre_start(
         &self,
-        _: ActorRef<Message>,
+        myself: ActorRef<Message>,
         (house, life): Self::Arguments,
     ) -> Result<State, ActorProcessingErr> {
+        *house.directory.timekeeper.write() = Some(myself);
         let (due, watched) = (BTreeMap::new(), HashMap::new());
-        Ok(State { house, life, due, next: 0, watched, timer: None })
+        let mut state = State { house, life, due, next: 0, watched, timer: None };
+        state.begin();
+        Ok(state)
+    }
+
+    async fn post_start(
+        &self,
+        myself: ActorRef<Message>,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        state.arm(&myself);
+        Ok(())
     }
 
     async fn handle(
@@ -98,6 +112,19 @@ impl Actor for Timekeeper {
 }
 
 impl State {
+    /// What one before it may have known.
+    fn begin(&mut self) {
+        for desk in self.house.floor.desks() {
+            self.watch(desk);
+        }
+        let gone: Vec<String> = self.life.gone.read().keys().cloned().collect();
+        if let Some(finder) = self.life.finder() {
+            for file_system in gone {
+                finder.unpark(parked_with(&file_system));
+            }
+        }
+    }
+
     fn add(&mut self, at: Instant, due: Due) -> (Instant, u64) {
         self.next += 1;
         self.due.insert((at, self.next), due);
@@ -115,8 +142,8 @@ impl State {
         if let Some(before) = self.watched.remove(&holder) {
             self.due.remove(&before);
         }
-        let beats = current.progress.beats();
-        let at = self.add(Instant::now() + stall, Due::Stall { desk, beats });
+        let (since, beats) = (current.since, current.progress.beats());
+        let at = self.add(Instant::now() + stall, Due::Stall { desk, since, beats });
         self.watched.insert(holder, at);
     }
 
@@ -128,18 +155,21 @@ impl State {
                         finder.unpark(key);
                     }
                 }
-                Due::Stall { desk, beats } => {
+                Due::Stall { desk, since, beats } => {
                     self.watched.remove(&desk.holder);
                     let Some(current) = desk.current() else { continue };
-                    if current.progress.beats() != beats {
+                    if current.since != since || current.progress.beats() != beats {
                         self.watch(desk);
+                        continue;
+                    }
+                    if !desk.stalled(since) {
                         continue;
                     }
                     let job = current.entry.map(|entry| entry.jid.to_string());
                     tracing::warn!(worker = desk.name, job, "no progress for too long: it is stopped");
-                    desk.stalled();
-                    current.cancel.cancel();
+                    // First of all its worker, which would otherwise give it back as if it had ended properly.
                     desk.end();
+                    current.cancel.cancel();
                 }
             }
         }
@@ -179,12 +209,5 @@ impl Watched {
 impl Drop for Watched {
     fn drop(&mut self) {
         tell(&self.house.directory.timekeeper, Message::Forget(std::mem::take(&mut self.holder)));
-    }
-}
-
-/// Tells a new timekeeper of what has run for long.
-pub(crate) fn watch_again(house: &House, desk: &Arc<Desk>) {
-    if desk.current().is_some() {
-        tell(&house.directory.timekeeper, Message::Watch(desk.clone()));
     }
 }

@@ -61,6 +61,7 @@ impl Actor for Watcher {
         myself: ActorRef<Message>,
         (house, life): Self::Arguments,
     ) -> Result<State, ActorProcessingErr> {
+        *house.directory.watcher.write() = Some(myself.clone());
         let session = life.queue.session().clone();
         let index = house.settings.load().queue.index();
         let finder = Arc::new(Finder::start(&session, index).await.map_err(Crash::error)?);
@@ -253,8 +254,8 @@ async fn read_batches(mut watch: TreeWatch, house: Arc<House>, life: Arc<Life>) 
         if let BatchEvent::Ended { bid, jid, for_good } = told {
             life.ended.add(jid);
             life.freed().poke();
-            if for_good && house.work.is_real() {
-                tell(&house.directory.janitor, janitor::Message::Ended { bid, jid });
+            if for_good {
+                janitor::ended(&house, bid, jid);
             }
             continue;
         }

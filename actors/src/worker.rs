@@ -34,9 +34,11 @@ use tracing::Instrument as _;
 pub(crate) use self::homes::parked_with;
 pub(crate) use self::taking::HELD;
 use crate::bench::{Bench, Seat};
-use crate::crash::{Crash, handled};
+use crate::crash::{Crash, Reason, handled};
 use crate::desk::Desk;
 use crate::house::{Counts, House, Life};
+use crate::janitor;
+use crate::release;
 use crate::timekeeper::Watched;
 
 /// Why a worker ends that is not needed any more.
@@ -93,7 +95,7 @@ impl Actor for StateActor {
         message: Message,
         worker: &mut Worker,
     ) -> Result<(), ActorProcessingErr> {
-        let sitting = worker.desk.sit();
+        let Some(sitting) = worker.desk.sit() else { return Ok(()) };
         let work = handled(worker.work(message));
         ingest_steps::outcome::BUSY.scope(Arc::new(sitting.clone()), work).await?;
         worker.desk.clear();
@@ -131,6 +133,10 @@ impl Worker {
         let span = tracing::info_span!("job", node, batch = %bid, job = %jid, state, attempt);
         async {
             let answer = self.run(&mut lease).await;
+            // Told to stop because of that: its pool gives the job back, and it counts.
+            if self.desk.has_stalled() {
+                return Err(Crash::of(Reason::Stall, "its step made no progress"));
+            }
             self.conclude(lease, entry, answer).await
         }
         .instrument(span)
@@ -162,7 +168,10 @@ impl Worker {
                 Some((next, seat, bench)) => {
                     let handed = self.queue().hand_over_to(&mut lease, next, &change, &seat.desk.holder);
                     match handed.await {
-                        Ok(()) => return self.hand(lease, entry, &seat).await,
+                        Ok(()) => {
+                            self.hand(lease, entry, &seat).await;
+                            return Ok(());
+                        }
                         Err(error) => {
                             bench.put(seat);
                             return self.unsure(lease, entry, error).await;
@@ -203,7 +212,11 @@ impl Worker {
         let message = lease.job().status.message.as_str();
         match to {
             JobState::Failed => tracing::warn!(message, "failed"),
-            JobState::Completed => tracing::info!("completed"),
+            JobState::Completed => {
+                tracing::info!("completed");
+                // There will be an event, too, but not before a node ends that drains.
+                janitor::ended(&self.house, lease.job().bid, lease.jid());
+            }
             to => tracing::debug!(to = to.name(), "moved"),
         }
     }
@@ -247,7 +260,7 @@ impl Worker {
     }
 
     /// Gives a job that has been moved on to the worker that was reserved for it.
-    async fn hand(&self, lease: Lease, from: QueueRef, seat: &Seat) -> Result<(), Crash> {
+    async fn hand(&self, lease: Lease, from: QueueRef, seat: &Seat) {
         let to = lease.job().entry();
         let (bid, attempt) = (lease.job().bid, lease.job().status.attempt);
         self.finder.hand_over(from, to);
@@ -256,18 +269,17 @@ impl Worker {
         if seat.desk.put(to, Some(bid), attempt) {
             let told = seat.actor.cast(Message::Continue(lease));
             let Err(MessagingErr::SendErr(Message::Continue(back))) = told else {
-                Counts::add(&self.house.counts.handed_over, 1);
-                return Ok(());
+                return Counts::add(&self.house.counts.handed_over, 1);
             };
             lease = back;
         }
         // It has died meanwhile: the job waits for the next.
         match self.queue().give_back(&mut lease, None).await {
-            Ok(()) | Err(Error::Lost { .. }) => {
-                self.finder.put_back(to.jid);
-                Ok(())
+            Ok(()) | Err(Error::Lost { .. }) => self.finder.put_back(to.jid),
+            Err(error) => {
+                tracing::warn!(job = %to.jid, %error, "it could not be given back, and that is tried again");
+                release::later(&self.life, Some(&self.finder), &seat.desk, Some(to), Reason::Error);
             }
-            Err(error) => Err(Crash::error(format!("{}: {error}", to.jid))),
         }
     }
 }

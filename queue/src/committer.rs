@@ -10,13 +10,15 @@
 //! **When things break.** A lost answer means "perhaps". The identical multi is sent again on the same
 //! session; if that is refused, the *mark* of its plans tells whether the first try was applied: all of
 //! them were, or none. After the session's end nothing is sent again; every plan gets the error, and
-//! the tree decides.
+//! the tree decides. Whoever has to know what became of a plan whose author has gone waits until everything that
+//! was handed in before has been answered ([`Committer::settled`]).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ingest_store::recipes::look;
 use ingest_store::{Error, Kind, Op, Result, Session};
-use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
+use tokio::sync::{Mutex, Notify, Semaphore, mpsc, oneshot};
 
 /// A multi holds at most this many operations and bytes.
 pub const MAX_OPS: usize = 1_000;
@@ -89,6 +91,35 @@ impl Default for Together {
 pub struct Committer {
     sender: mpsc::Sender<Waiting>,
     counts: Arc<Counts>,
+    under_way: Arc<UnderWay>,
+}
+
+/// The plans that were handed in and are not answered yet, by their numbers.
+#[derive(Debug, Default)]
+struct UnderWay {
+    numbers: parking_lot::Mutex<(u64, BTreeSet<u64>)>,
+    answered: Notify,
+}
+
+/// A plan that is under way, until this is dropped.
+#[derive(Debug)]
+struct Number(Arc<UnderWay>, u64);
+
+impl UnderWay {
+    fn begin(self: &Arc<Self>) -> Number {
+        let (next, open) = &mut *self.numbers.lock();
+        let number = *next;
+        *next += 1;
+        open.insert(number);
+        Number(self.clone(), number)
+    }
+}
+
+impl Drop for Number {
+    fn drop(&mut self) {
+        self.0.numbers.lock().1.remove(&self.1);
+        self.0.answered.notify_waiters();
+    }
 }
 
 /// What was committed, for metrics.
@@ -117,6 +148,7 @@ impl Counts {
 struct Waiting {
     unit: Unit,
     answer: oneshot::Sender<Result<()>>,
+    number: Number,
 }
 
 impl Committer {
@@ -131,7 +163,7 @@ impl Committer {
             waiting: Arc::new(Mutex::new(Receiving { waiting, first: None })),
             counts: counts.clone(),
         };
-        (Self { sender, counts }, serving)
+        (Self { sender, counts, under_way: Arc::default() }, serving)
     }
 
     /// A committer that serves itself.
@@ -146,7 +178,8 @@ impl Committer {
     pub async fn commit(&self, unit: Unit) -> Result<()> {
         let (answer, answered) = oneshot::channel();
         let unsent = |_| Error::new(Kind::Closed, "the committer has ended");
-        self.sender.send(Waiting { unit, answer }).await.map_err(unsent)?;
+        let number = self.under_way.begin();
+        self.sender.send(Waiting { unit, answer, number }).await.map_err(unsent)?;
         // Perhaps it was sent.
         let lost = || Error::new(Kind::ConnectionLoss, "the committer has ended before the answer came");
         answered.await.unwrap_or_else(|_| Err(lost()))
@@ -154,6 +187,20 @@ impl Committer {
 
     pub fn counts(&self) -> &Counts {
         &self.counts
+    }
+
+    /// Waits until everything that was handed in before this call has been answered, whether or not anybody waits
+    /// for the answers.
+    pub async fn settled(&self) {
+        let before = self.under_way.numbers.lock().0;
+        loop {
+            let mut answered = std::pin::pin!(self.under_way.answered.notified());
+            answered.as_mut().enable();
+            if self.under_way.numbers.lock().1.first().is_none_or(|first| *first >= before) {
+                return;
+            }
+            answered.await;
+        }
     }
 }
 
@@ -224,9 +271,10 @@ fn gather(
 
 async fn commit_group(session: &Session, group: Vec<Waiting>) {
     let (units, mut answers): (Vec<_>, Vec<_>) =
-        group.into_iter().map(|waiting| (waiting.unit, Some(waiting.answer))).unzip();
+        group.into_iter().map(|waiting| (waiting.unit, Some((waiting.answer, waiting.number)))).unzip();
     commit_all(session, &units, |at, result| {
-        if let Some(answer) = answers.get_mut(at).and_then(Option::take) {
+        if let Some((answer, number)) = answers.get_mut(at).and_then(Option::take) {
+            drop(number);
             // Whoever asked may have gone away.
             let _ = answer.send(result);
         }

@@ -137,8 +137,10 @@ impl Queue {
         self.committer.counts()
     }
 
-    /// Releases the locks of this session that nobody here claims; returns their paths.
+    /// Releases the locks of this session that nobody here claims, also those that were on their way when they were
+    /// given up; returns their paths.
     pub async fn sweep_locks(&self) -> Result<Vec<String>> {
+        self.committer.settled().await;
         Ok(self.locks.sweep("/", map::fence_of).await?)
     }
 

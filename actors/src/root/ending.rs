@@ -12,13 +12,15 @@ use crate::release;
 /// How long those may take who were told to stop.
 pub(super) const LAST: Duration = Duration::from_secs(10);
 /// How long giving back and leaving may take.
-const LEAVING: Duration = Duration::from_secs(10);
+pub(super) const LEAVING: Duration = Duration::from_secs(10);
 const LEAVING_AT_ONCE: Duration = Duration::from_secs(1);
 
 /// What waits for the end.
 #[derive(Debug, Default)]
 pub(super) struct Ending {
     draining: bool,
+    /// What ran was told to stop.
+    hurried: bool,
     pub(super) over: bool,
     tasks: Vec<Task>,
 }
@@ -42,8 +44,15 @@ impl State {
         self.after(myself, grace, || Message::GraceOver);
     }
 
+    /// Nothing is under way any more.
+    pub(super) async fn idle(&mut self, myself: &ActorRef<Message>) {
+        let end = if self.ending.hurried { End::Hurried } else { End::Drained };
+        self.end(myself, end).await;
+    }
+
     /// The grace is over: those who still run are told to stop.
     pub(super) fn hurry(&mut self, myself: &ActorRef<Message>) {
+        self.ending.hurried = true;
         let told = self.house.floor.cancel(|_, _| true);
         tracing::warn!(told, "the grace is over: what runs is stopped, and given back");
         self.after(myself, LAST, || Message::Over);
@@ -72,7 +81,7 @@ impl State {
             let leave = async {
                 for desk in self.house.floor.desks() {
                     desk.close();
-                    release::all_of(&life, &desk.holder).await;
+                    release::all_of(&life, &desk.holder, false).await;
                 }
                 if let Err(error) = life.queue.session().close().await {
                     tracing::warn!(%error, "the session was not closed, and ends by its timeout");

@@ -69,14 +69,10 @@ impl Worker {
             return Ok(None);
         };
         match queue.admit(entry, &seat.desk.holder).await {
-            // What could go wrong now ends this worker, and its supervisor puts things right.
-            Ok(lease) => match self.hand(lease, entry, &seat).await {
-                Ok(()) => Ok(None),
-                Err(crash) => {
-                    tracing::warn!(job = %entry.jid, why = crash.message, "a job could not be given back");
-                    Ok(None)
-                }
-            },
+            Ok(lease) => {
+                self.hand(lease, entry, &seat).await;
+                Ok(None)
+            }
             Err(error) => {
                 bench.put(seat);
                 Err(error)

@@ -6,25 +6,36 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ingest_actors::node::{Config, End, Node};
+use ingest_actors::registrar::Info;
+use ingest_actors::restart_log::Restart;
 use ingest_actors::settings::Settings;
 use ingest_actors::work::Work;
-use ingest_harness::{Server, ServerConfig};
+use ingest_harness::{FileServer, Proxy, Server};
 use ingest_queue::date::Clock;
 use ingest_queue::dialect::Dialect;
 use ingest_queue::fsck;
-use ingest_queue::ids::{Bid, Jid};
-use ingest_queue::map::{self, BatchNode};
-use ingest_queue::nodes::{JobStatus, Submission};
+use ingest_queue::ids::{Aid, Bid, Jid};
+use ingest_queue::index::Counts;
+use ingest_queue::map::{self, AccessSize, BatchNode};
+use ingest_queue::nodes::{Identifiers, JobStatus, Schedule, Submission};
 use ingest_queue::queue::Queue;
-use ingest_queue::states::{BatchList, BatchState, JobState};
+use ingest_queue::states::{AccessState, BatchList, BatchState, JobState};
 use ingest_steps::fetch::Allowed;
+use ingest_steps::manifest::Kind;
+use ingest_steps::services::Services;
 use ingest_steps::settings as steps;
+use ingest_steps::step::assemble::{self, Form, Request, Requested};
 use ingest_store::engine::Engine;
 use ingest_store::engines::embedded::{Embedded, EmbeddedConfig};
 use ingest_store::engines::zookeeper::{Zookeeper, ZookeeperConfig};
 use ingest_store::{Event, Limits, Session, Store};
 use tempfile::TempDir;
 use url::Url;
+
+use crate::made;
+
+/// How long anything is waited for that must happen.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
 
 pub(crate) const PROFILE: &str = "test_content";
 
@@ -49,6 +60,8 @@ pub(crate) enum On {
 pub(crate) struct Place {
     pub(crate) dir: TempDir,
     engine: Arc<dyn Engine>,
+    /// The way of the test itself, where the nodes' way may be broken.
+    own_way: Option<Arc<dyn Engine>>,
 }
 
 impl Place {
@@ -61,14 +74,17 @@ impl Place {
                 Arc::new(Zookeeper::new(zookeeper(connect)).unwrap())
             }
         };
-        Self { dir, engine }
+        Self { dir, engine, own_way: None }
     }
 
-    /// On a server at this address, which may be a proxy.
-    pub(crate) fn at(connect: String, session_timeout: Duration) -> Self {
-        let config = ZookeeperConfig { session_timeout, ..zookeeper(connect) };
+    /// On the shared server, with the nodes behind a proxy and the test beside it.
+    pub(crate) async fn behind_a_proxy() -> (Self, Proxy) {
+        let server = Server::shared().await;
+        let (proxy, chroot) = (Proxy::start(server.address()), ingest_harness::chroot());
+        let engine = |connect: String| Arc::new(Zookeeper::new(zookeeper(connect + &chroot)).unwrap());
+        let (engine, own_way) = (engine(proxy.connect_string()), engine(server.connect_string()));
         let dir = tempfile::tempdir().unwrap();
-        Self { dir, engine: Arc::new(Zookeeper::new(config).unwrap()) }
+        (Self { dir, engine, own_way: Some(own_way) }, proxy)
     }
 
     pub(crate) fn store(&self) -> Store {
@@ -76,7 +92,8 @@ impl Place {
     }
 
     pub(crate) async fn session(&self) -> Session {
-        self.store().session().await.unwrap()
+        let engine = self.own_way.as_ref().unwrap_or(&self.engine);
+        Store::new(engine.clone(), Limits::default()).session().await.unwrap()
     }
 
     /// A queue of its own, to look and to submit with.
@@ -147,6 +164,7 @@ pub(crate) async fn drained(node: Node) {
 pub(crate) fn submission(url: &Url, kind: Option<&str>) -> Submission {
     Submission {
         profile_name: PROFILE.into(),
+        collection: Some("tests".into()),
         submitter: "depositor".into(),
         payload_url: Some(url.to_string()),
         payload_type: kind.map(str::to_owned),
@@ -165,15 +183,32 @@ pub(crate) async fn submit(queue: &Queue, mut submission: Submission) -> Bid {
 /// Waits until the status of a batch is as wanted, by its events.
 pub(crate) async fn batch_is(queue: &Queue, bid: Bid, wanted: impl Fn(BatchState) -> bool) -> BatchState {
     let mut watch = queue.session().watch_tree(BatchNode::Status.of(bid)).await.unwrap();
+    let end = tokio::time::Instant::now() + PATIENCE;
     loop {
         let state = queue.batch(bid).await.unwrap().state();
         if wanted(state) {
             return state;
         }
-        if let Event::Ended(state) = watch.next().await {
-            panic!("{bid} was waited for, and the session is {state:?}");
+        match tokio::time::timeout_at(end, watch.next()).await {
+            Ok(Event::Ended(state)) => panic!("{bid} was waited for, and the session is {state:?}"),
+            Ok(_) => {}
+            Err(late) => {
+                panic!("{bid} was waited for in vain ({late}): {state:?}; {:?}", jobs_of(queue, bid).await)
+            }
         }
     }
+}
+
+/// Every job of a batch that is not completed, with its status and whether it is locked, for whoever waited in vain.
+async fn jobs_of(queue: &Queue, bid: Bid) -> Vec<(Jid, JobStatus, bool)> {
+    let mut found = Vec::new();
+    for list in [BatchList::Processing, BatchList::Failed] {
+        for jid in jobs(queue, bid, list).await {
+            let locked = queue.session().exists(map::JobNode::Lock.of(jid)).await.unwrap().is_some();
+            found.push((jid, queue.job_status(jid).await.unwrap().0, locked));
+        }
+    }
+    found
 }
 
 /// Waits until a batch has been reported.
@@ -193,13 +228,29 @@ pub(crate) async fn reported(queue: &Queue, bid: Bid) -> BatchState {
 pub(crate) async fn job_is(queue: &Queue, jid: Jid, wanted: impl Fn(&JobStatus) -> bool) -> JobStatus {
     let status = map::JobNode::Status.of(jid);
     let mut watch = queue.session().watch_tree(status).await.unwrap();
+    let end = tokio::time::Instant::now() + PATIENCE;
     loop {
         let (status, _) = queue.job_status(jid).await.unwrap();
         if wanted(&status) {
             return status;
         }
-        watch.next().await;
+        let event = tokio::time::timeout_at(end, watch.next()).await;
+        assert!(event.is_ok(), "{jid} was waited for in vain: {status:?}");
     }
+}
+
+/// How often a job has crashed or stalled its worker.
+pub(crate) async fn timeouts(queue: &Queue, jid: Jid) -> u32 {
+    let schedule: Option<Schedule> = queue.node(jid, map::JobNode::Schedule).await.unwrap();
+    schedule.unwrap_or_default().timeout_count
+}
+
+/// Waits for an actor's first line in the restart log.
+pub(crate) async fn restarted(node: &Node, actor: &str) -> Restart {
+    ingest_harness::eventually(&format!("a restart of {actor}"), PATIENCE, || async {
+        node.restarts(1_000).unwrap().into_iter().find(|restart| restart.actor == actor)
+    })
+    .await
 }
 
 pub(crate) async fn jobs(queue: &Queue, bid: Bid, list: BatchList) -> Vec<Jid> {
@@ -248,7 +299,59 @@ pub(crate) fn mails(outbox: &Path) -> Vec<String> {
     ids
 }
 
-/// A server of its own, for tests that break it.
-pub(crate) async fn own_server() -> Server {
-    Server::start(ServerConfig::default()).await
+/// Waits until a node's own count of what waits in a state is as wanted.
+pub(crate) async fn waits(node: &Node, state: JobState, what: &str, wanted: impl Fn(&Counts) -> bool) {
+    ingest_harness::eventually(what, PATIENCE, || async {
+        let finder = node.house().life()?.finder()?;
+        wanted(&finder.counts(state)).then_some(())
+    })
+    .await;
+}
+
+/// Puts a manifest of so many single files where it can be fetched.
+pub(crate) fn single_files(files: &FileServer, count: usize) -> Url {
+    let row = |n: usize| {
+        let (path, name) = (format!("/single/{n}"), format!("name-{n}"));
+        made::row(files, &path, path.as_bytes(), &name, &format!("single:{n}"))
+    };
+    let rows: Vec<String> = (0..count).map(row).collect();
+    files.put("/single.checkm", made::manifest(Kind::SingleFileBatch, &rows))
+}
+
+/// The components that are registered.
+pub(crate) async fn components(queue: &Queue) -> Vec<Info> {
+    let (names, _) = queue.session().children(map::NODES).await.unwrap();
+    let mut found = Vec::new();
+    for name in names {
+        if let Ok((data, _)) = queue.session().get(format!("{}/{name}", map::NODES)).await {
+            found.push(serde_json::from_slice(&data).unwrap());
+        }
+    }
+    found
+}
+
+/// The identifier that a job's object got.
+pub(crate) async fn ark_of(queue: &Queue, jid: Jid) -> String {
+    let identifiers: Option<Identifiers> = queue.node(jid, map::JobNode::Identifiers).await.unwrap();
+    identifiers.unwrap().primary_id.unwrap()
+}
+
+/// Asks for an object, as a zip.
+pub(crate) async fn ask(queue: &Queue, services: &Services, ark: &str) -> Requested {
+    let wanted = Request { ark: ark.into(), version: None, form: Form::Zip };
+    assemble::request(queue, services, &wanted).await.unwrap()
+}
+
+/// Waits until an access item has ended, by its events.
+pub(crate) async fn access_ended(queue: &Queue, size: AccessSize, aid: Aid) -> AccessState {
+    let mut watch = queue.session().watch_tree(size.status(aid)).await.unwrap();
+    let end = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        let state = queue.access_item(size, aid).await.unwrap().status.status;
+        if matches!(state, AccessState::Completed | AccessState::Failed) {
+            return state;
+        }
+        let event = tokio::time::timeout_at(end, watch.next()).await;
+        assert!(event.is_ok(), "the item {aid} was waited for in vain: {state:?}");
+    }
 }

@@ -11,9 +11,9 @@ use ingest_steps::step::expand;
 use ingest_steps::step::tell::Told;
 
 use crate::callback_service::CallbackService;
-use crate::every_kind::zip;
 use crate::ezid::Service as EzidService;
 use crate::kit::{FileServer, Stage, WHO, settings_in};
+use crate::made::zip;
 use crate::postgres::Server as Postgres;
 use crate::storage_service::{PublicFiles, StorageService};
 use crate::tree::Tree;

@@ -1,7 +1,5 @@
 //! Every kind of payload, from its submission to the report, on the embedded defaults.
 
-use std::io::{Cursor, Write as _};
-
 use ingest_queue::ids::Bid;
 use ingest_queue::states::{BatchList, BatchState, JobState};
 use ingest_steps::manifest::Kind;
@@ -12,61 +10,10 @@ use ingest_store::Session;
 use serde_json::json;
 
 use crate::kit::fixture::{Fixture, MANIFESTS};
-use crate::kit::{FileServer, OWNER, Stage, below, sha256};
+use crate::kit::{FileServer, OWNER, Stage, below};
+use crate::made::{bag, file_row, manifest, row, tar_gz, zip};
 use crate::tree::Tree;
 use crate::walk::{again, all_is_well, ark_of, jobs, stored, submission, submit, walk};
-
-pub(crate) fn zip(files: &[(&str, &[u8])]) -> Vec<u8> {
-    let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
-    for (name, content) in files {
-        zip.start_file(*name, zip::write::SimpleFileOptions::default()).unwrap();
-        zip.write_all(content).unwrap();
-    }
-    zip.finish().unwrap().into_inner()
-}
-
-fn tar_gz(files: &[(&str, &[u8])]) -> Vec<u8> {
-    let mut tar = tar::Builder::new(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
-    for (name, content) in files {
-        let mut header = tar::Header::new_ustar();
-        header.set_size(content.len() as u64);
-        header.set_mode(0o644);
-        tar.append_data(&mut header, name, *content).unwrap();
-    }
-    tar.into_inner().unwrap().finish().unwrap()
-}
-
-fn bag(payload: &[u8]) -> Vec<u8> {
-    let manifest = format!("{}  data/letter.txt\n", sha256(payload).hex());
-    zip(&[
-        ("bag/bagit.txt", b"BagIt-Version: 1.0\nTag-File-Character-Encoding: UTF-8\n"),
-        ("bag/manifest-sha256.txt", manifest.as_bytes()),
-        ("bag/data/letter.txt", payload),
-    ])
-}
-
-fn manifest(kind: Kind, rows: &[String]) -> String {
-    format!("#%checkm_0.7\n#%profile | {}\n{}#%eof\n", kind.profile(), rows.concat())
-}
-
-/// A row of one of the three batch manifests.
-fn row(server: &FileServer, path: &str, content: &[u8], name: &str, local_id: &str) -> String {
-    let url = server.put(path, content);
-    format!(
-        "{url} | sha256 | {} | {} | | {name} | | {local_id} | Doe | Title of {name} | 2020\n",
-        sha256(content).hex(),
-        content.len()
-    )
-}
-
-fn file_row(server: &FileServer, path: &str, content: &[u8], name: &str) -> String {
-    let url = server.put(path, content);
-    format!(
-        "{url} | md5 | {} | {} | | {name} | text/plain\n",
-        crate::kit::digest(ingest_steps::digest::Algorithm::Md5, content).hex(),
-        content.len()
-    )
-}
 
 /// Names of a stored object without the system's own files.
 fn producer(files: &[(String, Vec<u8>)]) -> Vec<&str> {

@@ -13,6 +13,8 @@ mod ezid;
 #[path = "../kit/mod.rs"]
 mod kit;
 #[allow(dead_code, reason = "each suite uses its part of it")]
+mod made;
+#[allow(dead_code, reason = "each suite uses its part of it")]
 #[path = "../inventory/server.rs"]
 mod postgres;
 mod storage_service;

@@ -236,7 +236,7 @@ impl LockTable {
         let listed = super::settle(&self.session, || self.session.ephemerals(below)).await.answer?;
         let mut swept = Vec::new();
         for lock in listed {
-            let Some(fence) = fence_of(&lock) else { continue };
+            let Some(fence) = fence_of(&lock).filter(|_| !self.is_claimed(&lock)) else { continue };
             // The version first, the table second: whoever acquires in between moves the fence.
             let Some(stat) = self.session.exists(fence.as_str()).await? else { continue };
             if self.is_claimed(&lock) {

@@ -1,0 +1,122 @@
+//! Steps that stand still, and jobs that nobody survives.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use ingest_harness::FileServer;
+use ingest_queue::states::{BatchList, BatchState, JobState, States as _};
+use ingest_steps::manifest::Kind;
+
+use crate::kit::{self, On, Place};
+use crate::made;
+use crate::trick::{Act, Trick};
+
+const STALL: Duration = Duration::from_millis(300);
+
+const STATES: [JobState; 6] = [
+    JobState::Pending,
+    JobState::Estimating,
+    JobState::Downloading,
+    JobState::Processing,
+    JobState::Recording,
+    JobState::Notify,
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_without_progress_in_any_state_is_stopped_counted_and_retried() {
+    let place = Place::new(On::Embedded).await;
+    let files = FileServer::start().await;
+    let trick = Trick::real();
+    for state in &STATES {
+        trick.next(*state, [Act::Hang]);
+    }
+    let node = place
+        .node_with("node-1", Some(trick.clone()), |node, _| {
+            let pools = &mut node.pools;
+            for pool in [&mut pools.pending, &mut pools.estimating, &mut pools.downloading] {
+                pool.stall = STALL;
+            }
+            for pool in [&mut pools.processing, &mut pools.recording, &mut pools.notify] {
+                pool.stall = STALL;
+            }
+        })
+        .await;
+    let queue = place.queue().await;
+    // In every state the first that comes hangs.
+    let mut bids = Vec::new();
+    for number in 0..STATES.len() {
+        let rows = [made::file_row(&files, &format!("/o/{number}"), b"first", "first.txt")];
+        let url = files.put(&format!("/{number}.checkm"), made::manifest(Kind::Object, &rows));
+        bids.push(kit::submit(&queue, kit::submission(&url, None)).await);
+    }
+    let mut counted = 0;
+    for bid in bids {
+        assert_eq!(kit::reported(&queue, bid).await, BatchState::Completed);
+        let jid = kit::jobs(&queue, bid, BatchList::Completed).await[0];
+        counted += kit::timeouts(&queue, jid).await;
+    }
+    assert_eq!(counted, 6);
+    let restarts = node.restarts(99).unwrap();
+    assert!(
+        restarts.iter().all(|restart| restart.reason == "stall" && restart.job.is_some()),
+        "{restarts:?}"
+    );
+    let seen: BTreeSet<_> = restarts.iter().filter_map(|restart| restart.state.as_deref()).collect();
+    assert_eq!(seen, STATES.iter().map(|state| state.name()).collect());
+    assert_eq!((restarts.len(), node.snapshot().await.unwrap().stalls), (6, 6));
+    kit::clean(&queue).await;
+    kit::drained(node).await;
+    kit::clean(&queue).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_with_progress_runs_on_and_is_stopped_when_it_has_none_also_by_another_timekeeper() {
+    let place = Place::new(On::Embedded).await;
+    let files = FileServer::start().await;
+    let trick = Trick::real();
+    let state = JobState::Downloading;
+    trick.close(state);
+    trick.beat(true);
+    let node =
+        place.node_with("node-1", Some(trick.clone()), |node, _| node.pools.downloading.stall = STALL).await;
+    let queue = place.queue().await;
+    let bid = kit::submit(&queue, kit::submission(&files.put("/a.txt", "a"), Some("file"))).await;
+    trick.until("a download", |seen| seen.running(state) == 1).await;
+    // It is looked at after a second, and then several times.
+    ingest_harness::let_pass(Duration::from_secs(1) + 4 * STALL).await;
+    assert_eq!(trick.seen(|seen| (seen.begun(state), seen.running(state))), (1, 1));
+    let tree = node.tree();
+    tree.children.iter().find(|child| child.name == "timekeeper").unwrap().cell.kill();
+    kit::restarted(&node, "timekeeper").await;
+    trick.beat(false);
+    trick.until("the next try", |seen| seen.begun(state) == 2).await;
+    trick.beat(true);
+    trick.open(state);
+    assert_eq!(kit::reported(&queue, bid).await, BatchState::Completed);
+    let jid = kit::jobs(&queue, bid, BatchList::Completed).await[0];
+    assert_eq!(kit::timeouts(&queue, jid).await, 1);
+    kit::clean(&queue).await;
+    kit::drained(node).await;
+    kit::clean(&queue).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_nobody_survives_fails_as_poison_and_its_batch_is_reported() {
+    let place = Place::new(On::Zookeeper).await;
+    let files = FileServer::start().await;
+    let trick = Trick::real();
+    let state = JobState::Processing;
+    trick.next(state, [Act::Panic; 20]);
+    let node = place.node_with("node-1", Some(trick.clone()), |node, _| node.queue.max_timeouts = 3).await;
+    let queue = place.queue().await;
+    let bid = kit::submit(&queue, kit::submission(&files.put("/a.txt", "a"), Some("file"))).await;
+    assert_eq!(kit::reported(&queue, bid).await, BatchState::Failed);
+    let jid = kit::jobs(&queue, bid, BatchList::Failed).await[0];
+    let (status, _) = queue.job_status(jid).await.unwrap();
+    assert_eq!(status.message, "poison: its worker crashed or stalled 3 times, most recently in processing");
+    assert_eq!(trick.seen(|seen| seen.begun(state)), 3);
+    assert_eq!(kit::mails(&place.outbox()).len(), 1);
+    kit::clean(&queue).await;
+    kit::drained(node).await;
+    kit::clean(&queue).await;
+}
