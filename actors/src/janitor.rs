@@ -27,6 +27,10 @@ pub(crate) enum Message {
     Ended { bid: Bid, jid: Jid },
     /// It is time for a round.
     Round,
+    /// Rounds are to be made at other times than before.
+    Rearm,
+    /// Say when everything is done that was asked for before.
+    Finish(RpcReplyPort<()>),
     /// Make a round now, and say what it did.
     RunOnce(RpcReplyPort<Swept>),
 }
@@ -71,11 +75,11 @@ impl Actor for Janitor {
                 Message::Ended { bid, jid } => state.ended(bid, jid).await,
                 Message::Round => {
                     state.round().await;
-                    let (every, myself) = (state.house.settings.load().upkeep.every, myself.clone());
-                    state.timer = Some(Task::spawn(async move {
-                        tokio::time::sleep(every).await;
-                        let _ = myself.cast(Message::Round);
-                    }));
+                    state.round_later(&myself);
+                }
+                Message::Rearm => state.round_later(&myself),
+                Message::Finish(reply) => {
+                    let _ = reply.send(());
                 }
                 Message::RunOnce(reply) => {
                     let swept = state.round().await;
@@ -89,6 +93,14 @@ impl Actor for Janitor {
 }
 
 impl State {
+    fn round_later(&mut self, myself: &ActorRef<Message>) {
+        let (every, myself) = (self.house.settings.load().upkeep.every, myself.clone());
+        self.timer = Some(Task::spawn(async move {
+            tokio::time::sleep(every).await;
+            let _ = myself.cast(Message::Round);
+        }));
+    }
+
     async fn ended(&self, bid: Bid, jid: Jid) {
         let services = self.life.services();
         if !services.work.job(bid, jid).exists() {

@@ -202,7 +202,7 @@ impl Actor for Root {
                     state.start_missing(&myself).await;
                 }
                 Message::Drain => state.drain(&myself).await,
-                Message::Idle => state.end(&myself, End::Drained).await,
+                Message::Idle => state.idle(&myself).await,
                 Message::GraceOver => state.hurry(&myself),
                 Message::Over => state.end(&myself, End::Hurried).await,
                 Message::StopNow => state.end(&myself, End::AtOnce).await,

@@ -49,9 +49,10 @@ pub(crate) struct State {
 
 #[derive(Debug)]
 enum Due {
-    /// Has it made progress since it had so much?
+    /// Has what runs there since then made progress since it had so much?
     Stall {
         desk: Arc<Desk>,
+        since: std::time::Instant,
         beats: u64,
     },
     Unpark(String),
@@ -115,8 +116,8 @@ impl State {
         if let Some(before) = self.watched.remove(&holder) {
             self.due.remove(&before);
         }
-        let beats = current.progress.beats();
-        let at = self.add(Instant::now() + stall, Due::Stall { desk, beats });
+        let (since, beats) = (current.since, current.progress.beats());
+        let at = self.add(Instant::now() + stall, Due::Stall { desk, since, beats });
         self.watched.insert(holder, at);
     }
 
@@ -128,10 +129,11 @@ impl State {
                         finder.unpark(key);
                     }
                 }
-                Due::Stall { desk, beats } => {
+                Due::Stall { desk, since, beats } => {
                     self.watched.remove(&desk.holder);
                     let Some(current) = desk.current() else { continue };
-                    if current.progress.beats() != beats {
+                    // Something else may run there by now, which has made no progress yet, either.
+                    if current.since != since || current.progress.beats() != beats {
                         self.watch(desk);
                         continue;
                     }

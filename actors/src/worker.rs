@@ -36,7 +36,8 @@ pub(crate) use self::taking::HELD;
 use crate::bench::{Bench, Seat};
 use crate::crash::{Crash, handled};
 use crate::desk::Desk;
-use crate::house::{Counts, House, Life};
+use crate::house::{Counts, House, Life, tell};
+use crate::janitor;
 use crate::timekeeper::Watched;
 
 /// Why a worker ends that is not needed any more.
@@ -203,7 +204,14 @@ impl Worker {
         let message = lease.job().status.message.as_str();
         match to {
             JobState::Failed => tracing::warn!(message, "failed"),
-            JobState::Completed => tracing::info!("completed"),
+            JobState::Completed => {
+                tracing::info!("completed");
+                // An event tells all nodes; this one may be about to end.
+                if self.house.work.is_real() {
+                    let (bid, jid) = (lease.job().bid, lease.jid());
+                    tell(&self.house.directory.janitor, janitor::Message::Ended { bid, jid });
+                }
+            }
             to => tracing::debug!(to = to.name(), "moved"),
         }
     }

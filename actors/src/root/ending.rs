@@ -6,6 +6,7 @@ use ractor::ActorRef;
 
 use super::{Message, Role, State};
 use crate::house::{Mode, Task};
+use crate::janitor;
 use crate::node::End;
 use crate::release;
 
@@ -19,6 +20,8 @@ const LEAVING_AT_ONCE: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct Ending {
     draining: bool,
+    /// The grace is over.
+    hurried: bool,
     pub(super) over: bool,
     tasks: Vec<Task>,
 }
@@ -34,9 +37,14 @@ impl State {
         if self.life.is_none() {
             return self.end(myself, End::Drained).await;
         }
-        let (floor, one) = (self.house.floor.clone(), myself.clone());
+        let (house, one) = (self.house.clone(), myself.clone());
         self.ending.tasks.push(Task::spawn(async move {
-            floor.empty().await;
+            house.floor.empty().await;
+            // The directories of what has just ended for good go before the janitor does.
+            let janitor = house.directory.janitor.read().clone();
+            if let Some(janitor) = janitor {
+                let _ = janitor.call(janitor::Message::Finish, Some(LAST)).await;
+            }
             let _ = one.cast(Message::Idle);
         }));
         self.after(myself, grace, || Message::GraceOver);
@@ -44,9 +52,16 @@ impl State {
 
     /// The grace is over: those who still run are told to stop.
     pub(super) fn hurry(&mut self, myself: &ActorRef<Message>) {
+        self.ending.hurried = true;
         let told = self.house.floor.cancel(|_, _| true);
         tracing::warn!(told, "the grace is over: what runs is stopped, and given back");
         self.after(myself, LAST, || Message::Over);
+    }
+
+    /// Nothing runs any more: by itself, or because it was told to stop.
+    pub(super) async fn idle(&mut self, myself: &ActorRef<Message>) {
+        let end = if self.ending.hurried { End::Hurried } else { End::Drained };
+        self.end(myself, end).await;
     }
 
     fn after(&mut self, myself: &ActorRef<Message>, pause: Duration, message: fn() -> Message) {
