@@ -61,8 +61,13 @@ impl Setup {
         std::fs::rename(new, file).unwrap();
     }
 
+    /// What the file says.
+    pub(crate) fn text(&self) -> String {
+        self.config.to_string()
+    }
+
     pub(crate) fn start(self) -> Node {
-        self.write(&self.config.to_string());
+        self.write(&self.text());
         let process = self.run();
         Node { setup: self, process }
     }
@@ -137,7 +142,7 @@ impl Node {
     /// Changes the file under a node that runs.
     pub(crate) fn change(&mut self, key: &str, value: impl Into<toml::Value>) {
         set(&mut self.setup.config, key, value);
-        self.setup.write(&self.setup.config.to_string());
+        self.setup.write(&self.setup.text());
     }
 
     /// Kills it, and starts another in its place.

@@ -6,8 +6,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail by panicking")]
 #![allow(dead_code)]
 mod alone;
+mod changes;
 mod checks;
 mod idle;
 mod killed;
 mod kit;
 mod place;
+mod stopped;

@@ -35,6 +35,8 @@ pub struct Traffic {
     pub asked: u64,
     /// So many of them are under way: neither answered nor given up.
     pub open: u64,
+    /// The most that were under way at one time.
+    pub most: u64,
     held: bool,
     /// While answers are held back: the first so many are not.
     passed: u64,
@@ -97,6 +99,11 @@ impl FileServer {
         *self.shared.traffic.borrow()
     }
 
+    /// From now on `most` is counted anew.
+    pub fn forget_most(&self) {
+        self.shared.traffic.send_modify(|traffic| traffic.most = traffic.open);
+    }
+
     /// Waits until the traffic is as wanted, and answers it.
     pub async fn until(&self, what: &str, wanted: impl FnMut(&Traffic) -> bool) -> Traffic {
         let mut traffic = self.shared.traffic.subscribe();
@@ -124,6 +131,7 @@ impl Open {
             number = traffic.asked;
             traffic.asked += 1;
             traffic.open += 1;
+            traffic.most = traffic.most.max(traffic.open);
         });
         let open = Self(shared);
         let mut traffic = open.0.traffic.subscribe();
