@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use ingest_harness::{FileServer, Proxy, RequestKind, Server, let_pass};
 
-use crate::kit::{self, many};
+use crate::checks;
+use crate::kit::{self, many, seconds};
 use crate::place::Place;
-use crate::{checks, killed};
 
 const JOBS: usize = 1000;
 
@@ -34,7 +34,7 @@ async fn an_idle_node_pings_and_a_busy_one_lists_nothing() {
     let queue = beside.queue().await;
 
     quiet(&proxy).await;
-    let lasts = killed::seconds("INGESTD_IDLE_SECONDS", 10);
+    let lasts = seconds("INGESTD_IDLE_SECONDS", 10);
     proxy.reset_counts();
     let_pass(lasts).await;
     let idle = proxy.counts();

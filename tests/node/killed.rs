@@ -7,16 +7,11 @@ use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
 use crate::checks;
-use crate::kit::{self, Node, many};
+use crate::kit::{self, Node, many, seconds};
 use crate::place::Place;
 
 const BATCHES: usize = 6;
 const JOBS: usize = 50;
-
-pub(crate) fn seconds(variable: &str, otherwise: u64) -> Duration {
-    let given = std::env::var(variable).ok().and_then(|text| text.parse().ok());
-    Duration::from_secs(given.unwrap_or(otherwise))
-}
 
 fn seed() -> u64 {
     std::env::var("INGESTD_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(rand::random)

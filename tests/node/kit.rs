@@ -124,6 +124,13 @@ impl Node {
         self.process.says(&format!("\"{message}\" of {}", self.name()), find).await
     }
 
+    /// Waits until this message was said more often than that.
+    pub(crate) async fn says_again(&self, message: &str, than: usize) {
+        let mark = format!("\"message\":{}", Value::from(message));
+        let find = |output: &str| (output.matches(&mark).count() > than).then_some(());
+        self.process.says(&format!("\"{message}\" of {} again", self.name()), find).await;
+    }
+
     /// Lines of this run, those that are whole.
     pub(crate) fn lines(&self) -> Vec<Value> {
         lines(&self.process.output())
@@ -215,4 +222,10 @@ pub(crate) async fn jobs(queue: &Queue, bid: Bid, list: BatchList) -> Vec<Jid> {
     let mut jids: Vec<Jid> = names.iter().filter_map(|name| name.parse().ok()).collect();
     jids.sort_unstable();
     jids
+}
+
+/// How long something lasts, by the environment.
+pub(crate) fn seconds(variable: &str, otherwise: u64) -> Duration {
+    let given = std::env::var(variable).ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(given.unwrap_or(otherwise))
 }

@@ -8,8 +8,13 @@
 mod alone;
 mod changes;
 mod checks;
+mod ends;
 mod idle;
 mod killed;
 mod kit;
+mod logs;
 mod place;
+mod servers;
+mod service;
 mod stopped;
+mod taken_over;
