@@ -4,7 +4,6 @@
 //! make the tests longer whose subject is time; `INGESTD_SEED` repeats who was killed when.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail by panicking")]
-#![allow(dead_code)]
 mod alone;
 mod changes;
 mod checks;

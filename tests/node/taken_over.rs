@@ -28,7 +28,9 @@ async fn round_trip(queue: &Queue) -> Duration {
     for number in 0..WRITES {
         session.set("/pace", number.to_string(), None).await.unwrap();
     }
-    began.elapsed() / WRITES
+    let took = began.elapsed();
+    session.delete("/pace", None).await.unwrap();
+    took / WRITES
 }
 
 /// How long the slowest job was without a worker after the server had ended its node's session, and how long it was
