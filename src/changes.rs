@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use crate::config::Loaded;
 
@@ -25,6 +26,8 @@ pub(crate) struct Changes {
     file: Option<PathBuf>,
     profiles: PathBuf,
     watched: Vec<PathBuf>,
+    /// What has changed, when, and was not told of yet.
+    found: Option<(PathBuf, Instant)>,
 }
 
 impl Changes {
@@ -50,6 +53,7 @@ impl Changes {
             file: None,
             profiles: PathBuf::new(),
             watched: Vec::new(),
+            found: None,
         };
         changes.follow(loaded);
         changes
@@ -85,21 +89,23 @@ impl Changes {
     }
 
     /// Waits for a change that concerns the configuration, and until it is quiet after it. Safe to use in a
-    /// `select!`: a change whose quiet was not waited for is told of by the next one, or not at all.
+    /// `select!`: a change whose quiet was not waited for is told of by the next call.
     pub(crate) async fn next(&mut self) -> String {
-        let mut found = loop {
-            match self.changed.recv().await {
-                Some(path) if self.concerns(&path) => break path,
-                Some(_) => {}
-                None => std::future::pending().await,
-            }
-        };
-        while let Ok(Some(path)) = tokio::time::timeout(QUIET, self.changed.recv()).await {
-            if self.concerns(&path) {
-                found = path;
+        loop {
+            let quiet = self.found.as_ref().map(|(_, since)| *since + QUIET);
+            tokio::select! {
+                path = self.changed.recv() => match path {
+                    Some(path) if self.concerns(&path) => self.found = Some((path, Instant::now())),
+                    Some(_) => {}
+                    None => std::future::pending().await,
+                },
+                () = tokio::time::sleep_until(quiet.unwrap_or_else(Instant::now)), if quiet.is_some() => {
+                    if let Some((path, _)) = self.found.take() {
+                        return format!("{} has changed", path.display());
+                    }
+                }
             }
         }
-        format!("{} has changed", found.display())
     }
 
     fn concerns(&self, path: &Path) -> bool {

@@ -92,6 +92,12 @@ pub(crate) fn difference(old: &Loaded, new: &Loaded) -> Vec<Change> {
     old.effective.difference(&new.effective)
 }
 
+/// What holds after a change under a node that runs: the old one, with what needs no restart as the new one says.
+pub(crate) fn changed_live(old: &Loaded, new: &Loaded) -> Result<Loaded, String> {
+    let effective = old.effective.with_live_of(&new.effective);
+    typed(&effective, old.path.clone()).map_err(|(section, why)| format!("{section}: {why}"))
+}
+
 fn check_in(path: Option<&Path>, environment: &Environment, places: &[PathBuf]) -> Checked {
     let named = path
         .map(Path::to_owned)

@@ -89,6 +89,11 @@ impl Floor {
         self.busy.load(Ordering::SeqCst)
     }
 
+    /// How many desks there is work at.
+    pub fn under_way(&self) -> usize {
+        self.desks().iter().filter(|desk| desk.current().is_some()).count()
+    }
+
     /// Waits until nobody is at work.
     pub async fn empty(&self) {
         self.until(|| self.busy() == 0 && !self.desks().iter().any(|desk| desk.current().is_some())).await;

@@ -28,6 +28,8 @@ pub(crate) enum Message {
     Ended { bid: Bid, jid: Jid, chore: Chore },
     /// It is time for a round.
     Round,
+    /// Rounds are to be made at other times than before.
+    Rearm,
     /// Make a round now, and say what it did.
     RunOnce(RpcReplyPort<Swept>),
 }
@@ -76,12 +78,9 @@ impl Actor for Janitor {
                 }
                 Message::Round => {
                     state.round().await;
-                    let (every, myself) = (state.house.settings.load().upkeep.every, myself.clone());
-                    state.timer = Some(Task::spawn(async move {
-                        tokio::time::sleep(every).await;
-                        let _ = myself.cast(Message::Round);
-                    }));
+                    state.round_later(&myself);
                 }
+                Message::Rearm => state.round_later(&myself),
                 Message::RunOnce(reply) => {
                     let swept = state.round().await;
                     let _ = reply.send(swept);
@@ -101,6 +100,14 @@ pub(crate) fn ended(house: &House, bid: Bid, jid: Jid) {
 }
 
 impl State {
+    fn round_later(&mut self, myself: &ActorRef<Message>) {
+        let (every, myself) = (self.house.settings.load().upkeep.every, myself.clone());
+        self.timer = Some(Task::spawn(async move {
+            tokio::time::sleep(every).await;
+            let _ = myself.cast(Message::Round);
+        }));
+    }
+
     async fn ended(&self, bid: Bid, jid: Jid) {
         let services = self.life.services();
         if !services.work.job(bid, jid).exists() {

@@ -27,7 +27,7 @@ use crate::restart_log::{Restart, RestartLog};
 use crate::root::{self, Root};
 use crate::settings::Settings;
 use crate::work::{Nothing, Steps, Work};
-use crate::{access, janitor, pools, registrar};
+use crate::{access, janitor, pools, registrar, timekeeper, watcher};
 
 /// What a node is made of.
 #[derive(Debug)]
@@ -172,7 +172,8 @@ impl Node {
 
     /// Applies what can be changed while it runs. The caller says what cannot.
     pub fn apply(&self, node: Settings, steps: ingest_steps::settings::Settings) {
-        self.house.settings.store(Arc::new(node));
+        let node = Arc::new(node);
+        let before = self.house.settings.swap(node.clone());
         self.house.steps.store(Arc::new(steps.clone()));
         if let Some(before) = self.house.services.load_full() {
             self.house.services.store(Some(Arc::new(before.with_settings(steps.clone()))));
@@ -184,6 +185,14 @@ impl Node {
         }
         tell(&self.house.directory.pools, pools::Message::Resize);
         tell(&self.house.directory.access, access::Message::Resize);
+        // What was to be looked at after the old times is looked at after the new ones.
+        if before.pools != node.pools {
+            tell(&self.house.directory.timekeeper, timekeeper::Message::WatchAll);
+        }
+        if before.upkeep.every != node.upkeep.every {
+            tell(&self.house.directory.watcher, watcher::Message::Rearm);
+            tell(&self.house.directory.janitor, janitor::Message::Rearm);
+        }
         tell(&self.house.directory.registrar, registrar::Message::Refresh);
     }
 

@@ -23,6 +23,8 @@ use crate::worker::parked_with;
 pub(crate) enum Message {
     /// Something runs at this desk.
     Watch(Arc<Desk>),
+    /// Times have changed: whatever runs is looked at anew.
+    WatchAll,
     /// It has ended.
     Forget(String),
     /// Put jobs back in line that were parked with this.
@@ -94,6 +96,7 @@ impl Actor for Timekeeper {
         handled(async {
             match message {
                 Message::Watch(desk) => state.watch(desk),
+                Message::WatchAll => state.watch_all(),
                 Message::Forget(holder) => {
                     if let Some(at) = state.watched.remove(&holder) {
                         state.due.remove(&at);
@@ -114,14 +117,18 @@ impl Actor for Timekeeper {
 impl State {
     /// What one before it may have known.
     fn begin(&mut self) {
-        for desk in self.house.floor.desks() {
-            self.watch(desk);
-        }
+        self.watch_all();
         let gone: Vec<String> = self.life.gone.read().keys().cloned().collect();
         if let Some(finder) = self.life.finder() {
             for file_system in gone {
                 finder.unpark(parked_with(&file_system));
             }
+        }
+    }
+
+    fn watch_all(&mut self) {
+        for desk in self.house.floor.desks() {
+            self.watch(desk);
         }
     }
 
@@ -158,6 +165,7 @@ impl State {
                 Due::Stall { desk, since, beats } => {
                     self.watched.remove(&desk.holder);
                     let Some(current) = desk.current() else { continue };
+                    // Something else may run there by now, which has made no progress yet, either.
                     if current.since != since || current.progress.beats() != beats {
                         self.watch(desk);
                         continue;

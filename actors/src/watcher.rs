@@ -33,6 +33,8 @@ pub(crate) enum Message {
     /// A hold was set or lifted.
     Holds,
     Sweep,
+    /// It is to sweep at other times than before.
+    Rearm,
     /// The index has ended.
     Ended(Ended),
 }
@@ -94,6 +96,7 @@ impl Actor for Watcher {
                     state.sweep().await;
                     state.sweep_later(&myself);
                 }
+                Message::Rearm => state.sweep_later(&myself),
                 Message::Ended(why) => return Err(ended(&why)),
             }
             Ok(())
@@ -194,7 +197,8 @@ impl State {
 
     async fn sweep(&self) {
         match self.finder.sweep().await {
-            Some(0) | None => {}
+            None => {}
+            Some(0) => tracing::debug!(healed = 0, "the index was compared with the tree"),
             Some(healed) => {
                 Counts::add(&self.house.counts.sweep_healed, healed as u64);
                 tracing::warn!(healed, "the sweep found what no event had told of");

@@ -16,6 +16,7 @@ use anyhow::{Context as _, Result};
 use ingest_actors::node::{Config, End, Node};
 use ingest_store::Store;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::MissedTickBehavior;
 
 use crate::changes::Changes;
 use crate::config::{self, Environment, Loaded};
@@ -109,7 +110,9 @@ impl Daemon {
     async fn live(mut self, mut signals: Signals, mut changes: Changes) -> End {
         let mut told = false;
         let mut ready = false;
-        let beat = self.systemd.watchdog().unwrap_or(Duration::MAX);
+        let watchdog = self.systemd.watchdog();
+        let mut beat = tokio::time::interval(watchdog.unwrap_or(Duration::from_hours(1)));
+        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 end = self.node.ended() => {
@@ -127,9 +130,12 @@ impl Daemon {
                 _ = signals.interrupt.recv() => told = self.end(told),
                 _ = signals.hang_up.recv() => self.reload("SIGHUP", &mut changes),
                 what = changes.next() => self.reload(&what, &mut changes),
-                // It is asked whether it lives: a node that does not answer is not kept alive by this.
-                () = tokio::time::sleep(beat), if beat != Duration::MAX => {
-                    if ready && self.node.snapshot().await.is_some() {
+                // It is asked whether it lives: a node that does not answer is not kept alive by this, and keeps
+                // nobody from ending it.
+                _ = beat.tick(), if ready && watchdog.is_some() => {
+                    let answer = tokio::time::timeout(beat.period(), self.node.snapshot()).await;
+                    // Without a session nobody is there to be asked, and that is no reason to be ended.
+                    if matches!(answer, Ok(Some(_))) || self.node.house().life().is_none() {
                         self.systemd.say("WATCHDOG=1");
                     }
                 }
@@ -148,7 +154,7 @@ impl Daemon {
         true
     }
 
-    /// Reads the configuration again. What is wrong with it changes nothing.
+    /// Reads the configuration and the profiles again. What is wrong with them changes nothing.
     fn reload(&mut self, why: &str, changes: &mut Changes) {
         self.systemd.reloading();
         match config::load(self.asked.as_deref(), &self.environment) {
@@ -159,14 +165,24 @@ impl Daemon {
                 let count = problems.0.len();
                 tracing::error!(count, because = why, "not reloaded: nothing has changed");
             }
-            Ok(new) => self.apply(new, why),
+            Ok(new) => {
+                if let Err(problem) = self.apply(&new, why) {
+                    tracing::error!(problem, "the configuration is wrong");
+                    tracing::error!(count = 1, because = why, "not reloaded: nothing has changed");
+                }
+            }
         }
         changes.follow(&self.loaded);
         self.systemd.say("READY=1");
     }
 
-    fn apply(&mut self, new: Loaded, why: &str) {
-        let differs = config::difference(&self.loaded, &new);
+    /// What needs a restart stays as it was, and is told with every reload until then.
+    fn apply(&mut self, new: &Loaded, why: &str) -> Result<(), String> {
+        let differs = config::difference(&self.loaded, new);
+        let holds = config::changed_live(&self.loaded, new)?;
+        let dir = &holds.steps.profiles.dir;
+        let profiles = ingest_steps::profile::Profiles::load(dir)
+            .map_err(|error| format!("profiles in {}: {error}", dir.display()))?;
         for change in &differs {
             if change.live {
                 tracing::info!(%change, "applied");
@@ -174,19 +190,13 @@ impl Daemon {
                 tracing::warn!(%change, "needs a restart");
             }
         }
-        self.log.reload(&new.log);
-        self.node.apply(new.node.clone(), new.steps.clone());
-        let profiles = match ingest_steps::profile::Profiles::load(&new.steps.profiles.dir) {
-            Ok(profiles) => profiles,
-            Err(error) => {
-                tracing::error!(%error, "the profiles could not be read again, and stay as they were");
-                return;
-            }
-        };
+        self.log.reload(&holds.log);
+        self.node.apply(holds.node.clone(), holds.steps.clone());
         let count = self.node.apply_profiles(profiles);
         let live = differs.iter().filter(|change| change.live).count();
         let later = differs.len() - live;
         tracing::info!(because = why, applied = live, need_a_restart = later, profiles = count, "reloaded");
-        self.loaded = new;
+        self.loaded = holds;
+        Ok(())
     }
 }

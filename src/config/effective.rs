@@ -9,7 +9,7 @@ use toml::Value;
 
 use super::keys::{self, KEYS, Path};
 use super::read;
-use super::tree::{Leaf, Origin, Tree};
+use super::tree::{Leaf, Node, Origin, Tree};
 
 /// Stands for a secret, however long that is.
 pub(super) const MASK: &str = "********";
@@ -125,6 +125,18 @@ impl Effective {
             put(&mut all, &path, value);
         }
         serde_json::Value::Object(all)
+    }
+
+    /// This one, with what may change while a node runs as the other says.
+    pub(super) fn with_live_of(&self, new: &Effective) -> Effective {
+        let mut tree = self.tree.clone();
+        for (path, _) in self.tree.leaves().iter().filter(|(path, _)| keys::is_live(path)) {
+            tree.remove(path);
+        }
+        for (path, leaf) in new.tree.leaves().into_iter().filter(|(path, _)| keys::is_live(path)) {
+            tree.set(&path, Node::Leaf(leaf.clone()), &leaf.origin);
+        }
+        Effective::new(tree, self.file.clone())
     }
 
     /// What differs, key by key. Other spellings of the same time or size do not.

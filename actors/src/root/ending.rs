@@ -30,7 +30,7 @@ impl State {
         if std::mem::replace(&mut self.ending.draining, true) {
             return;
         }
-        let (busy, grace) = (self.house.floor.busy(), self.house.settings.load().shutdown.grace);
+        let (busy, grace) = (self.house.floor.under_way(), self.house.settings.load().shutdown.grace);
         self.house.set_mode(Mode::Draining);
         tracing::info!(busy, ?grace, "draining: nothing new is taken");
         if self.life.is_none() {

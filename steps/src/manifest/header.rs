@@ -191,7 +191,7 @@ impl Header {
         };
         self.kind = Kind::from_profile(field.text);
         if self.kind.is_none() {
-            let known = Kind::ALL.map(Kind::profile_name).join(", ");
+            let known = Kind::ALL.map(Kind::profile).join(", ");
             let why = format!("the profile `{}` is not known; known are {known}", shown(field.text));
             self.problems.push(Problem::new(number, field.column(line), why));
         }

@@ -143,7 +143,21 @@ impl Repository {
             )));
         }
         let namaste = self.root.join(ROOT_NAMASTE);
-        if namaste.exists() { self.check_layout() } else { self.make_root(&namaste) }
+        if namaste.exists() { self.check_layout() } else { self.make_root_alone(&namaste) }
+    }
+
+    /// Nodes that are started together find the same empty directory: one of them makes the root.
+    fn make_root_alone(&self, namaste: &Path) -> Result<()> {
+        let path = self.staging.join("root.lock");
+        let file = fs::File::create(&path).map_err(at("make", &path))?;
+        file.lock().map_err(at("lock", &path))?;
+        let made = if namaste.exists() { self.check_layout() } else { self.make_root(namaste) };
+        // Whoever holds a lock on the file that goes here finds the root made, and makes nothing. Another may have
+        // removed it.
+        if made.is_ok() {
+            let _ = fs::remove_file(&path);
+        }
+        made
     }
 
     fn layout_config() -> serde_json::Value {

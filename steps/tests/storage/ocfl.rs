@@ -364,6 +364,22 @@ async fn an_audit_counts_and_can_be_stopped() {
 }
 
 #[test]
+fn a_root_that_many_begin_at_once_is_made_once() {
+    for _ in 0..20 {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("root");
+        std::thread::scope(|scope| {
+            let opened: Vec<_> = (0..6).map(|_| scope.spawn(|| Ocfl::open(&root, None).map(drop))).collect();
+            for one in opened {
+                one.join().unwrap().unwrap();
+            }
+        });
+        assert_eq!(verdict(&root), Vec::<String>::new());
+        assert_eq!(std::fs::read_dir(dir.path().join("root.staging")).unwrap().count(), 0);
+    }
+}
+
+#[test]
 fn a_directory_that_is_no_root_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("thesis.doc"), "").unwrap();

@@ -1,7 +1,7 @@
-//! A server process that cannot outlive the test process.
+//! A process that cannot outlive the test process: a server's java, or a daemon of our own.
 //!
-//! Java runs below a small shell whose standard input is a pipe from the test process. However that
-//! process ends - return, panic, `SIGKILL` - the kernel closes the pipe; the shell then kills java,
+//! It runs below a small shell whose standard input is a pipe from the test process. However that
+//! process ends - return, panic, `SIGKILL` - the kernel closes the pipe; the shell then kills the process,
 //! reaps it, removes the scratch directory and ends. The shell has a process group of its own, so a
 //! Ctrl-C at the terminal or the kill of a whole test group reaches the test process but not the shell,
 //! which is left to clean up.
@@ -50,7 +50,8 @@ read -r word <&3
 enum Life {
     Starting,
     Running(u32),
-    Exited,
+    /// With the status that a shell sees: 128 and the signal, if it was one. Absent: nobody knows.
+    Exited(Option<i32>),
 }
 
 #[derive(Debug)]
@@ -87,12 +88,13 @@ impl Guard {
         thread::spawn(move || {
             for line in BufReader::new(reports).lines().map_while(Result::ok) {
                 match line.split_once(' ') {
-                    Some(("started", pid)) => told.set(pid.parse().map_or(Life::Exited, Life::Running)),
-                    _ => told.set(Life::Exited),
+                    Some(("started", pid)) => told.set(pid.parse().map_or(Life::Exited(None), Life::Running)),
+                    Some(("exited", status)) => told.set(Life::Exited(status.parse().ok())),
+                    _ => told.set(Life::Exited(None)),
                 }
             }
-            // A guard that says nothing more is gone, and java with it.
-            told.set(Life::Exited);
+            // A guard that says nothing more is gone, and what it ran with it.
+            told.set(Life::Exited(None));
         });
         Guard { shell, lifeline, watched }
     }
@@ -119,12 +121,20 @@ impl Guard {
     pub(crate) fn wait_for_exit(&self, limit: Duration) -> bool {
         let end = Instant::now() + limit;
         let mut life = self.watched.life.lock();
-        while *life != Life::Exited {
+        while !matches!(*life, Life::Exited(_)) {
             if self.watched.changed.wait_until(&mut life, end).timed_out() {
-                return *life == Life::Exited;
+                return matches!(*life, Life::Exited(_));
             }
         }
         true
+    }
+
+    /// The status that the command has exited with, as a shell sees it.
+    pub(crate) fn status(&self) -> Option<i32> {
+        match *self.watched.life.lock() {
+            Life::Exited(status) => status,
+            _ => None,
+        }
     }
 
     /// Ends this guard, whose command has exited, but leaves the scratch directory to a successor.
@@ -138,7 +148,11 @@ impl Guard {
 
 impl Watched {
     fn set(&self, life: Life) {
-        *self.life.lock() = life;
+        let mut now = self.life.lock();
+        // What it exited with is said once, and stays.
+        if !matches!(*now, Life::Exited(_)) {
+            *now = life;
+        }
         self.changed.notify_all();
     }
 }

@@ -9,8 +9,9 @@
 //! | [`ensemble`] | [`Ensemble`]: leaders lost, quorums lost and healed, rolling restarts |
 //! | [`proxy`] | [`Proxy`]: cuts, stalls, delays, drops one reply or request; counts requests by kind |
 //! | [`faults`] | [`Matcher`] and [`Witness`]: which request a fault is for, and when it happened |
+//! | [`process`] | [`Process`]: a daemon of our own; signals, its end, what it writes |
 //! | [`session`] | [`expire_session`] and its witness |
-//! | [`file_server`] | [`FileServer`]: files over HTTP, and how often each was asked for |
+//! | [`file_server`] | [`FileServer`]: files over HTTP, how often each was asked for, and answers held back |
 //! | [`mail_server`] | [`MailServer`]: an SMTP server that receives |
 //! | [`s3_server`] | [`S3Server`]: an S3-compatible server; stops or loses its Nth request |
 //! | [`tls`] | [`TlsFiles`]: certificates of a server with a secure port |
@@ -48,6 +49,7 @@ mod four_letter;
 mod guard;
 pub mod mail_server;
 mod ports;
+pub mod process;
 pub mod proxy;
 mod relay;
 pub mod s3_server;
@@ -62,8 +64,9 @@ pub use clock::{eventually, let_pass};
 pub use config::{DEBIAN_PACKAGES, ServerConfig};
 pub use ensemble::Ensemble;
 pub use faults::{Direction, Dropped, DroppedReply, DroppedRequest, Matcher, Witness};
-pub use file_server::FileServer;
+pub use file_server::{FileServer, Traffic};
 pub use mail_server::MailServer;
+pub use process::Process;
 pub use proxy::Proxy;
 pub use s3_server::{Moment, S3Server};
 pub use seen::SessionSeen;

@@ -1,0 +1,60 @@
+//! A node that is frozen until its session is over, and then goes on.
+
+use std::time::Duration;
+
+use ingest_harness::FileServer;
+use ingest_queue::states::{BatchList, JobState};
+
+use crate::checks;
+use crate::kit::{self, many};
+use crate::place::Place;
+
+const JOBS: usize = 4;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_wakes_up_after_its_session_commits_nothing_and_begins_anew() {
+    let connect = ingest_harness::shared_connect_string_with_chroot().await;
+    let place = Place::at(connect, Duration::from_secs(2));
+    let files = FileServer::start().await;
+    let frozen = place.node("frozen").ready().await;
+    let queue = place.queue().await;
+    files.hold();
+    files.pass(1);
+    let bid = kit::submit(&queue, many(&files, "early", JOBS)).await;
+    let before = files.until("downloads of the first node", |traffic| traffic.open == JOBS as u64).await;
+    frozen.process.pause().await;
+
+    // Its successor gets every job when the server has ended its session.
+    let other = place.node("other").ready().await;
+    files.until("downloads of the other", |now| now.asked == before.asked + JOBS as u64).await;
+    files.release();
+    checks::completed_once(&queue, bid, JOBS).await;
+    // By now there are answers for it, and nothing that it may do with them.
+    assert_eq!(frozen.count("connected"), 1);
+    frozen.process.resume();
+    let over = frozen.says("the session is over: everything is built anew").await;
+    assert_eq!(over["locks"], JOBS, "{over}");
+    frozen.says_with("connected", |line| line["number"] == 2).await;
+    frozen.says_with("restarted", |line| line["reason"] == "expired" && line["actor"] == "session").await;
+    checks::completed_once(&queue, bid, JOBS).await;
+    for jid in kit::jobs(&queue, bid, BatchList::Completed).await {
+        let history = checks::history(&queue, jid).await;
+        let late = |entry: &&ingest_queue::nodes::Entry| entry.from == Some(JobState::Downloading);
+        let nodes: Vec<_> = history.entries.iter().filter(late).map(|entry| entry.node.as_str()).collect();
+        assert_eq!(nodes, ["other"], "{jid}: {history:?}");
+        assert_eq!(checks::timeouts(&queue, jid).await, 1, "a worker of {jid} has not ended properly, once");
+    }
+    assert_eq!(frozen.count("completed"), 0);
+
+    // It works again, alone.
+    assert_eq!(other.drained().await, 0, "{}", other.process.tail());
+    let second = kit::submit(&queue, many(&files, "late", JOBS)).await;
+    checks::completed_once(&queue, second, JOBS).await;
+    assert_eq!(frozen.count("completed"), JOBS);
+    checks::clean(&queue).await;
+    checks::one_report_each(&place, &[bid, second]);
+    let local_ids = ["early", "late"].iter().flat_map(|name| (0..JOBS).map(move |n| format!("{name}-{n}")));
+    checks::one_object_each(&place, local_ids).await;
+    place.nothing_left().await;
+    assert_eq!(frozen.drained().await, 0, "{}", frozen.process.tail());
+}
