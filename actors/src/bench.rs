@@ -30,7 +30,40 @@ pub(crate) struct Seat {
     pub(crate) desk: Arc<Desk>,
 }
 
+/// An idle worker that is reserved for a job whose commit is on its way. Whoever is ended before that is answered puts
+/// the worker back by it.
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    seat: Option<Seat>,
+    bench: Arc<Bench>,
+}
+
+impl Reserved {
+    pub(crate) fn holder(&self) -> &str {
+        self.seat.as_ref().map_or("", |seat| &seat.desk.holder)
+    }
+
+    /// The job is theirs.
+    pub(crate) fn take(mut self) -> Option<Seat> {
+        self.seat.take()
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        if let Some(seat) = self.seat.take() {
+            self.bench.put(seat);
+        }
+    }
+}
+
 impl Bench {
+    /// Reserves a worker for a while, if one is idle.
+    pub(crate) fn reserve(self: &Arc<Self>) -> Option<Reserved> {
+        let seat = self.take()?;
+        Some(Reserved { seat: Some(seat), bench: self.clone() })
+    }
+
     /// Reserves a worker, if one is idle. The one that sat down last: its memory is warm.
     pub(crate) fn take(&self) -> Option<Seat> {
         self.idle.lock().pop()

@@ -265,11 +265,12 @@ async fn pump(setup: Setup, bench: Arc<Bench>) {
         let entry = candidate.entry;
         // The worker may have got another job meanwhile, or the node may have been paused.
         let seat = if house.takes_work() { bench.take() } else { None };
-        let given = seat.is_some_and(|seat| {
-            seat.desk.put(entry, None, 0) && seat.actor.cast(worker::Message::Work(candidate)).is_ok()
-        });
-        if !given {
-            finder.put_back(entry.jid);
+        match seat.filter(|seat| seat.desk.put(entry, None, 0)) {
+            // If it has died, whoever closes its desk finds the job there.
+            Some(seat) => {
+                let _ = seat.actor.cast(worker::Message::Work(candidate));
+            }
+            None => finder.put_back(entry.jid),
         }
     }
 }

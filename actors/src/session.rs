@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ingest_queue::date::Clock;
+use ingest_queue::error::Error;
 use ingest_queue::queue::{self, Queue};
 use ingest_queue::states::{JobState, States as _};
 use ingest_steps::services::Services;
@@ -91,6 +92,15 @@ impl Actor for SessionActor {
     }
 }
 
+/// Why nothing can stand on a session.
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error("the tree cannot be used: {0}")]
+    Tree(Error),
+    #[error("a service cannot be opened: {0}")]
+    Service(ingest_steps::outcome::Failure),
+}
+
 impl State {
     /// Opens a session, on a task of its own: it may take long, and the node can be stopped meanwhile.
     fn open(&mut self, myself: &ActorRef<Message>) {
@@ -112,20 +122,24 @@ impl State {
                 return self.refuse(format!("the tree cannot be used: {error}"));
             }
             Err(error) => {
-                self.tries += 1;
-                tracing::warn!(%error, tries = self.tries, "the tree cannot be reached, and is tried again");
-                let pause =
-                    Duration::from_millis(250).saturating_mul(1 << self.tries.min(5)).min(LONGEST_PAUSE);
-                myself.send_after(pause, || Message::Open);
+                self.try_again(myself, &error);
                 return Ok(());
             }
         };
         let life = match self.begin(&session).await {
             Ok(life) => Arc::new(life),
-            Err(why) if session.state().is_final() => {
-                return Err(Crash::of(Reason::Expired, why));
+            Err(trouble) if session.state().is_final() => {
+                return Err(Crash::of(Reason::Expired, trouble.to_string()));
             }
-            Err(why) => return self.refuse(why),
+            Err(Trouble::Tree(Error::Store(error)))
+                if !matches!(error.next(), Next::StopNode | Next::GiveUp) =>
+            {
+                // What was sent is perhaps applied, and making the same directories again harms nobody.
+                let _ = tokio::time::timeout(LONGEST_PAUSE, session.close()).await;
+                self.try_again(myself, &error);
+                return Ok(());
+            }
+            Err(trouble) => return self.refuse(trouble.to_string()),
         };
         Counts::add(&self.house.counts.sessions, 1);
         let number = self.house.counts.sessions.load(Ordering::Relaxed);
@@ -135,6 +149,13 @@ impl State {
         self.life = Some(life.clone());
         let _ = self.root.cast(root::Message::Up(life));
         Ok(())
+    }
+
+    fn try_again(&mut self, myself: &ActorRef<Message>, why: &dyn std::fmt::Display) {
+        self.tries += 1;
+        tracing::warn!(error = %why, tries = self.tries, "the tree cannot be reached, and is tried again");
+        let pause = Duration::from_millis(250).saturating_mul(1 << self.tries.min(5)).min(LONGEST_PAUSE);
+        myself.send_after(pause, || Message::Open);
     }
 
     /// The first time what is wrong is told to whoever started the node; later it may be temporary.
@@ -147,7 +168,7 @@ impl State {
     }
 
     /// Everything that stands on this session.
-    async fn begin(&self, session: &Session) -> Result<Life, String> {
+    async fn begin(&self, session: &Session) -> Result<Life, Trouble> {
         let settings = self.house.settings.load();
         let of_queue = queue::Settings {
             dialect: settings.queue.dialect,
@@ -157,7 +178,7 @@ impl State {
             together: settings.queue.committing(),
         };
         let dialect = of_queue.dialect;
-        Queue::make_directories(session, dialect).await.map_err(|error| error.to_string())?;
+        Queue::make_directories(session, dialect).await.map_err(Trouble::Tree)?;
         let (queue, serving) = Queue::with_committer(session, of_queue, Clock::system());
         let services = if let Some(before) = self.house.services.load_full() {
             before.on(session).await
@@ -165,7 +186,7 @@ impl State {
             let steps = (**self.house.steps.load()).clone();
             Services::open(steps, session, &self.house.name).await
         };
-        let services = services.map_err(|failure| format!("a service cannot be opened: {failure}"))?;
+        let services = services.map_err(Trouble::Service)?;
         self.house.services.store(Some(Arc::new(services.clone())));
         Ok(Life::new(queue, serving, services))
     }

@@ -27,13 +27,13 @@ use ingest_queue::states::{JobState, States as _};
 use ingest_steps::outcome::Failure;
 use ingest_steps::step::{self, Ending};
 use ingest_store::error::Next;
-use ractor::{Actor, ActorProcessingErr, ActorRef, MessagingErr};
+use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
 pub(crate) use self::homes::parked_with;
 pub(crate) use self::taking::HELD;
-use crate::bench::{Bench, Seat};
+use crate::bench::{Bench, Reserved, Seat};
 use crate::crash::{Crash, Reason, handled};
 use crate::desk::Desk;
 use crate::house::{Counts, House, Life};
@@ -165,15 +165,15 @@ impl Worker {
     ) -> Result<(), Crash> {
         let answer = match answer {
             Ok(change) => match self.seat_for(&lease, &change) {
-                Some((next, seat, bench)) => {
-                    let handed = self.queue().hand_over_to(&mut lease, next, &change, &seat.desk.holder);
+                Some((next, seat)) => {
+                    let handed = self.queue().hand_over_to(&mut lease, next, &change, seat.holder());
                     match handed.await {
                         Ok(()) => {
-                            self.hand(lease, entry, &seat).await;
+                            self.hand(lease, entry, seat).await;
                             return Ok(());
                         }
                         Err(error) => {
-                            bench.put(seat);
+                            drop(seat);
                             return self.unsure(lease, entry, error).await;
                         }
                     }
@@ -244,34 +244,31 @@ impl Worker {
     }
 
     /// A worker for the next state, if its pool would choose this job next and has somebody idle.
-    fn seat_for(&self, lease: &Lease, change: &Change) -> Option<(JobState, Seat, Arc<Bench>)> {
+    fn seat_for(&self, lease: &Lease, change: &Change) -> Option<(JobState, Reserved)> {
         let next = lease.job().state().success(self.queue().dialect()).filter(|next| next.is_working())?;
         let priority = change.priority.unwrap_or(lease.job().priority);
-        let (seat, bench) = self.seat(QueueRef::new(next, priority, lease.jid()))?;
-        Some((next, seat, bench))
+        Some((next, self.seat(QueueRef::new(next, priority, lease.jid()))?))
     }
 
-    fn seat(&self, entry: QueueRef) -> Option<(Seat, Arc<Bench>)> {
+    fn seat(&self, entry: QueueRef) -> Option<Reserved> {
         let bench = self.house.directory.bench(entry.state)?;
         if !self.house.takes_work() || !self.finder.is_next(entry) {
             return None;
         }
-        bench.take().map(|seat| (seat, bench))
+        bench.reserve()
     }
 
     /// Gives a job that has been moved on to the worker that was reserved for it.
-    async fn hand(&self, lease: Lease, from: QueueRef, seat: &Seat) {
+    async fn hand(&self, mut lease: Lease, from: QueueRef, seat: Reserved) {
         let to = lease.job().entry();
         let (bid, attempt) = (lease.job().bid, lease.job().status.attempt);
         self.finder.hand_over(from, to);
         Counts::add(&self.house.counts.moved, 1);
-        let mut lease = Box::new(lease);
+        let Some(seat) = seat.take() else { return };
         if seat.desk.put(to, Some(bid), attempt) {
-            let told = seat.actor.cast(Message::Continue(lease));
-            let Err(MessagingErr::SendErr(Message::Continue(back))) = told else {
-                return Counts::add(&self.house.counts.handed_over, 1);
-            };
-            lease = back;
+            // If it has died, whoever closes its desk finds the job there.
+            let _ = seat.actor.cast(Message::Continue(Box::new(lease)));
+            return Counts::add(&self.house.counts.handed_over, 1);
         }
         // It has died meanwhile: the job waits for the next.
         match self.queue().give_back(&mut lease, None).await {

@@ -63,21 +63,14 @@ impl Worker {
             return Ok(Some(queue.acquire(entry, &self.desk.holder).await?));
         }
         let next = QueueRef::new(JobState::Estimating, entry.priority, entry.jid);
-        let Some((seat, bench)) = self.seat(next) else {
+        let Some(seat) = self.seat(next) else {
             queue.let_in(entry).await?;
             self.finder.finished(entry);
             return Ok(None);
         };
-        match queue.admit(entry, &seat.desk.holder).await {
-            Ok(lease) => {
-                self.hand(lease, entry, &seat).await;
-                Ok(None)
-            }
-            Err(error) => {
-                bench.put(seat);
-                Err(error)
-            }
-        }
+        let lease = queue.admit(entry, seat.holder()).await?;
+        self.hand(lease, entry, seat).await;
+        Ok(None)
     }
 
     /// What becomes of a job that was not taken.

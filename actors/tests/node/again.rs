@@ -43,9 +43,15 @@ async fn after_a_panic_the_same_job_runs_again_within_ten_round_trips() {
     let queue = place.queue().await;
     proxy.delay(Direction::Both, Duration::from_millis(10));
     let one = round_trip(&place).await;
-    let mut best = (f64::MAX, 0);
-    // Each state in a pool of its own, so that each death is the first.
-    for state in [JobState::Estimating, JobState::Downloading, JobState::Processing, JobState::Recording] {
+    let mut all = Vec::new();
+    // Each state has a pool of its own, so that each death is the first.
+    for state in [
+        JobState::Notify,
+        JobState::Downloading,
+        JobState::Processing,
+        JobState::Recording,
+        JobState::Estimating,
+    ] {
         trick.next(state, [Act::Panic]);
         let before = trick.seen(|seen| seen.begun(state));
         let bid = kit::submit(&queue, kit::submission(&files.put("/a.txt", "a"), Some("file"))).await;
@@ -62,10 +68,12 @@ async fn after_a_panic_the_same_job_runs_again_within_ten_round_trips() {
         assert_eq!(second.attempt, first.attempt + 1);
         let trips = (second.at - first.at).as_secs_f64() / one.as_secs_f64();
         println!("{state}: {trips:.1} round trips of {one:?}, {sent} requests of the whole node meanwhile");
-        best = if trips < best.0 { (trips, sent) } else { best };
+        all.push(trips);
         assert_eq!(kit::reported(&queue, bid).await, BatchState::Completed);
     }
-    assert!(best.0 <= 10.0, "{best:?}");
+    // Others work on this machine, too: most of them, not each.
+    all.sort_by(f64::total_cmp);
+    assert!(all[all.len() / 2] <= 10.0, "{all:?}");
     kit::clean(&queue).await;
     kit::drained(node).await;
     kit::clean(&queue).await;

@@ -6,7 +6,6 @@ mod again;
 mod ending;
 mod escalation;
 mod holds;
-#[allow(dead_code, reason = "not all tests are there yet")]
 mod kit;
 #[path = "../../../steps/tests/whole/made.rs"]
 mod made;
@@ -17,6 +16,5 @@ mod sessions;
 mod several;
 mod stalls;
 mod tree;
-#[allow(dead_code, reason = "not all tests are there yet")]
 mod trick;
 mod whole;

@@ -63,6 +63,26 @@ async fn after_its_session_has_expired_a_node_comes_back_and_loses_and_doubles_n
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_begins_while_the_tree_comes_and_goes_waits_for_it() {
+    let (place, proxy) = Place::behind_a_proxy().await;
+    proxy.cut();
+    let node = async {
+        let node = place.node("node-1").await;
+        assert_eq!(node.restarts(9).unwrap(), []);
+        node
+    };
+    let come_and_go = async {
+        ingest_harness::let_pass(std::time::Duration::from_millis(300)).await;
+        proxy.heal();
+        // In the middle of what it makes first.
+        proxy.drop_request(ingest_harness::Matcher::any().skip(3)).happened().await;
+    };
+    let (node, ()) = tokio::join!(node, come_and_go);
+    kit::drained(node).await;
+    kit::clean(&place.queue().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn while_the_tree_is_away_nothing_begins_downloads_go_on_and_others_are_told_to_stop() {
     let (place, proxy) = Place::behind_a_proxy().await;
     let files = FileServer::start().await;

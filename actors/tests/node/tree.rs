@@ -187,3 +187,35 @@ async fn a_step_that_dies_with_the_watcher_is_begun_anew() {
 async fn a_step_that_dies_with_the_session_is_begun_anew() {
     killed_above_a_step("session", "session", 1).await;
 }
+
+/// The worker of the next state is reserved while the commit is on its way.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_is_killed_while_it_hands_over_takes_nobody_along() {
+    let (place, proxy) = Place::behind_a_proxy().await;
+    let files = FileServer::start().await;
+    let trick = Trick::real();
+    trick.close(JobState::Downloading);
+    let node = place
+        .node_with("node-1", Some(trick.clone()), |node, _| {
+            let pools = &mut node.pools;
+            for pool in [&mut pools.downloading, &mut pools.processing, &mut pools.recording] {
+                pool.size = 1;
+            }
+        })
+        .await;
+    let queue = place.queue().await;
+    let bid = kit::submit(&queue, kit::submission(&kit::single_files(&files, 3), None)).await;
+    trick.until("a download", |seen| seen.running(JobState::Downloading) == 1).await;
+    let worker = below(&node.tree(), "downloading-0").unwrap().cell.clone();
+    proxy.delay(ingest_harness::Direction::Both, std::time::Duration::from_millis(50));
+    trick.let_through(JobState::Downloading, 1);
+    trick.until("its end", |seen| seen.running(JobState::Downloading) == 0).await;
+    worker.kill();
+    kit::restarted(&node, "downloading-0").await;
+    proxy.heal();
+    trick.open(JobState::Downloading);
+    assert_eq!(kit::reported(&queue, bid).await, BatchState::Completed);
+    kit::clean(&queue).await;
+    kit::drained(node).await;
+    kit::clean(&queue).await;
+}

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use futures::future::BoxFuture;
-use ingest_actors::work::{Nothing, Steps, Work};
+use ingest_actors::work::{Steps, Work};
 use ingest_queue::ids::Jid;
 use ingest_queue::jobs::Lease;
 use ingest_queue::plan::job::Change;
@@ -64,9 +64,8 @@ impl Seen {
 }
 
 /// The work.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Trick {
-    inner: Box<dyn Work>,
     acts: Mutex<HashMap<JobState, VecDeque<Act>>>,
     doors: Mutex<HashMap<JobState, Arc<Semaphore>>>,
     beating: AtomicBool,
@@ -76,22 +75,7 @@ pub(crate) struct Trick {
 impl Trick {
     /// Around the real steps.
     pub(crate) fn real() -> Arc<Self> {
-        Self::around(Box::new(Steps))
-    }
-
-    /// Around nothing.
-    pub(crate) fn quick() -> Arc<Self> {
-        Self::around(Box::new(Nothing))
-    }
-
-    fn around(inner: Box<dyn Work>) -> Arc<Self> {
-        Arc::new(Self {
-            inner,
-            acts: Mutex::default(),
-            doors: Mutex::default(),
-            beating: AtomicBool::new(false),
-            seen: watch::Sender::default(),
-        })
+        Arc::default()
     }
 
     /// The next steps of a state go like this, in this order.
@@ -202,13 +186,9 @@ impl Work for Trick {
                 Some(Act::PanicAfter) | None => {}
             }
             self.wait_at_the_door(state, progress, cancel).await?;
-            let answer = self.inner.run(queue, lease, services, progress, cancel).await;
+            let answer = Steps.run(queue, lease, services, progress, cancel).await;
             assert!(act != Some(Act::PanicAfter), "no butter in {state}");
             answer
         })
-    }
-
-    fn is_real(&self) -> bool {
-        self.inner.is_real()
     }
 }

@@ -6,11 +6,13 @@ use ingest_queue::jobs::Write;
 use ingest_queue::map::{JobNode, Priority, QueueRef};
 use ingest_queue::nodes::{Identifiers, Inventory, Metadata, Number, Schedule, Store, Work};
 use ingest_queue::plan::job::{Action, Change};
+use ingest_queue::queue::Queue;
 use ingest_queue::states::{JobState, Who};
 
 use crate::tree::{Tree, on_both_engines};
 use crate::world::{
-    WHO, acquire, batch_of, bring, clean, difference, entry, priority, queue, snapshot, status, waiting,
+    WHO, acquire, batch_of, bring, clean, clock, difference, entry, priority, queue, snapshot, status,
+    waiting,
 };
 
 on_both_engines!(
@@ -26,6 +28,7 @@ on_both_engines!(
     a_transition_may_change_priority_and_space,
     a_job_that_crashes_its_worker_too_often_fails_as_poison,
     a_worker_that_ends_properly_is_not_counted,
+    a_lock_whose_worker_died_before_it_was_taken_is_swept_when_it_has_been,
     a_requeue_forgives_the_crashes,
     what_a_worker_writes_is_there_and_can_be_written_again,
     a_deleted_job_takes_its_belongings_along,
@@ -217,6 +220,37 @@ async fn a_worker_that_ends_properly_is_not_counted(tree: &Tree) {
     }
     assert_eq!(queue.node::<Schedule>(jids[0], JobNode::Schedule).await.unwrap(), None);
     assert_eq!(status(&queue, jids[0]).await.message, "no room yet");
+}
+
+/// A worker can be ended while its commit waits for its turn: then nobody waits for the answer, and it is still sent.
+async fn a_lock_whose_worker_died_before_it_was_taken_is_swept_when_it_has_been(tree: &Tree) {
+    let queue = queue(tree).await;
+    let (_, jids) = batch_of(&queue, 1).await;
+    bring(&queue, jids[0], JobState::Downloading).await;
+    let place = entry(&queue, jids[0]).await;
+    let session = tree.session().await;
+    let (late, serving) = Queue::with_committer(&session, queue.settings().clone(), clock());
+    // It reads the job, and hands in its plan; nobody serves.
+    let read = async {
+        for _ in 0..20 {
+            session.sync().await.unwrap();
+        }
+    };
+    tokio::select! {
+        biased;
+        answer = late.acquire(place, "pool") => panic!("{answer:?}"),
+        () = read => {}
+    }
+    assert_eq!(late.release_all_of("pool").await.unwrap(), 0);
+    let swept = tokio::select! {
+        swept = late.sweep_locks() => swept.unwrap(),
+        () = serving.run() => panic!("nobody sends any more"),
+    };
+    assert_eq!(swept, [JobNode::Lock.of(jids[0])]);
+    assert!(late.locks().is_empty());
+    queue.acquire(place, WHO).await.unwrap();
+    assert_eq!(timeouts(&queue, jids[0]).await, 1);
+    clean(queue.session(), Dialect::Design).await;
 }
 
 async fn a_requeue_forgives_the_crashes(tree: &Tree) {
