@@ -78,6 +78,10 @@ impl State {
         match admit::cycle_with(&look, &mut self.ledger, &waiting, &progress, &cancel).await {
             Ok(cycle) => self.settle(&waiting, &cycle),
             Err(Failure::Lost(why)) => tracing::debug!(why, "nobody is given room without a session"),
+            Err(Failure::Cancelled) => {
+                tracing::debug!("told to stop; the next cycle looks at all that wait");
+                self.ledger.doubt();
+            }
             Err(failure) => {
                 tracing::warn!(%failure, "nobody was given room this time; it is tried again");
                 self.ledger.doubt();

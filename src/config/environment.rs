@@ -18,7 +18,7 @@ const PREFIX: &str = "INGESTD_";
 pub(crate) const CONFIG: &str = "INGESTD_CONFIG";
 
 /// Names that are no keys: of the command line, and of the tests.
-const RESERVED: [&str; 9] = [
+const RESERVED: [&str; 12] = [
     CONFIG,
     "INGESTD_SERVER",
     "INGESTD_LOG",
@@ -27,6 +27,9 @@ const RESERVED: [&str; 9] = [
     "INGESTD_CRASH_CHILD",
     "INGESTD_CASES",
     "INGESTD_SEED",
+    "INGESTD_KILL_SECONDS",
+    "INGESTD_IDLE_SECONDS",
+    "INGESTD_OUTAGE_SECONDS",
     "INGESTD_WRITE_DOCS",
 ];
 

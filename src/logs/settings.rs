@@ -8,6 +8,12 @@ use tracing_subscriber::EnvFilter;
 
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
+/// Those that write more than warnings.
+const MORE: [&str; 3] = ["info", "debug", "trace"];
+/// Parts that only warn, unless they are named: the runtime of the actors has a span around each, and the client tells
+/// of its sessions what the node says itself.
+const QUIET: [&str; 2] = ["ractor", "zookeeper_client"];
+
 /// What is logged, and how.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
@@ -66,10 +72,15 @@ pub(crate) struct Filter(String);
 
 impl Filter {
     pub(crate) fn get(&self) -> EnvFilter {
+        let mut text = self.0.clone();
+        let level = self.0.split(',').map(str::trim).rfind(|word| !word.contains('='));
+        if level.is_some_and(|level| MORE.iter().any(|more| more.eq_ignore_ascii_case(level))) {
+            for part in QUIET.iter().filter(|part| !self.0.contains(**part)) {
+                text = format!("{text},{part}=warn");
+            }
+        }
         // It was read before; if it could not be read now, it would be the default.
-        // The runtime of the actors has a span around each, which tells people nothing.
-        let quiet = if self.0.contains("ractor") { "" } else { ",ractor=warn" };
-        EnvFilter::try_new(format!("{}{quiet}", self.0)).unwrap_or_else(|_| EnvFilter::new("info"))
+        EnvFilter::try_new(text).unwrap_or_else(|_| EnvFilter::new("info"))
     }
 }
 

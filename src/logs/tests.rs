@@ -123,6 +123,21 @@ fn a_warning_says_what_it_is_about_whatever_the_filter_is() {
 }
 
 #[test]
+fn libraries_only_warn_unless_they_are_named() {
+    let written = |filter: &str| {
+        let filter = Filter::try_from(filter.to_owned()).unwrap();
+        let lines = logged(TEXT, &LogSettings { filter, ..LogSettings::default() }, |_| {
+            info!(target: "zookeeper_client::session", "new session");
+            warn!(target: "zookeeper_client::session", "no server");
+        });
+        lines.len()
+    };
+    let filters =
+        ["info", "debug", "info,ingest_queue=debug", "warn", "info,zookeeper_client=info", "error", "off"];
+    assert_eq!(filters.map(written), [1, 1, 1, 1, 2, 0, 0]);
+}
+
+#[test]
 fn a_filter_can_look_into_spans() {
     let settings = LogSettings {
         filter: Filter::try_from("warn,[job{job=jid1}]=debug".to_owned()).unwrap(),

@@ -77,7 +77,7 @@ impl WorkDir {
     pub fn make_attempt(&self, bid: Bid, jid: Jid, attempt: u32) -> Result<AttemptDir> {
         let dir = self.attempt(bid, jid, attempt);
         for path in [dir.producer(), dir.system()] {
-            fs::create_dir_all(&path).map_err(|error| broken(&path, &error))?;
+            make_dirs(&path).map_err(|error| broken(&path, &error))?;
         }
         let path = dir.path.join(NODE);
         fs::write(&path, &self.node).map_err(|error| broken(&path, &error))?;
@@ -101,6 +101,17 @@ impl WorkDir {
         found.sort_by_key(|(attempt, _)| std::cmp::Reverse(*attempt));
         Ok(found)
     }
+}
+
+/// Whoever cleans up may take an empty directory of the batch away before the next one is made in it.
+fn make_dirs(path: &Path) -> io::Result<()> {
+    for _ in 0..100 {
+        match fs::create_dir_all(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            made => return made,
+        }
+    }
+    fs::create_dir_all(path)
 }
 
 /// What is there already, or what is made now; of two that make it at once one wins.

@@ -25,7 +25,7 @@ async fn a_node_with_an_embedded_tree_that_was_killed_goes_on_where_it_was() {
     node.ready().await;
     node.says_with("reported", |line| line["batch"] == bid.to_string()).await;
     assert_eq!(node.drained().await, 0, "{}", node.process.tail());
-    place.nothing_left().await;
+    place.nothing_left("work").await;
     let fsck = Command::new(env!("CARGO_BIN_EXE_ingestd"))
         .args(["fsck", "--embedded", place.tree_dir().to_str().unwrap()])
         .output()

@@ -9,6 +9,8 @@ use crate::kit::{self, many, seconds};
 use crate::place::Place;
 
 const JOBS: usize = 1000;
+/// Long enough that a machine which is busy with other things loses no connection.
+const SESSION: Duration = Duration::from_secs(15);
 
 /// Waits until a second has passed without anything but pings.
 async fn quiet(proxy: &Proxy) {
@@ -26,9 +28,8 @@ async fn quiet(proxy: &Proxy) {
 async fn an_idle_node_pings_and_a_busy_one_lists_nothing() {
     let proxy = Proxy::start(Server::shared().await.address());
     let chroot = ingest_harness::chroot();
-    let place = Place::at(format!("{}{chroot}", proxy.connect_string()), Duration::from_secs(3));
-    let beside =
-        Place::at(format!("{}{chroot}", Server::shared().await.connect_string()), Duration::from_secs(3));
+    let place = Place::at(format!("{}{chroot}", proxy.connect_string()), SESSION);
+    let beside = Place::at(format!("{}{chroot}", Server::shared().await.connect_string()), SESSION);
     let files = FileServer::start().await;
     let node = place.node("node-1").set("node.work", false).ready().await;
     let queue = beside.queue().await;

@@ -30,17 +30,40 @@ async fn nothing_is_healed(nodes: &mut [Node]) {
     }
 }
 
+/// Where the nodes have their working directories.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Work {
+    /// One for all.
+    Shared,
+    /// Each its own; jobs follow their files.
+    Local,
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn of_three_nodes_one_is_killed_every_few_seconds_and_nothing_is_lost_or_doubled() {
-    let (lasts, seed) = (seconds("INGESTD_KILL_SECONDS", 20), seed());
-    println!("INGESTD_SEED={seed} repeats who is killed when");
+    killed_again_and_again(Work::Shared, seconds("INGESTD_KILL_SECONDS", 20)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_three_nodes_with_disks_of_their_own_one_is_killed_every_few_seconds() {
+    killed_again_and_again(Work::Local, seconds("INGESTD_KILL_SECONDS", 12)).await;
+}
+
+async fn killed_again_and_again(work: Work, lasts: Duration) {
+    let seed = seed();
+    println!("INGESTD_SEED={seed} repeats who is killed when ({work:?} working directories)");
     let mut chance = StdRng::seed_from_u64(seed);
     let connect = ingest_harness::shared_connect_string_with_chroot().await;
     let place = Place::at(connect, Duration::from_secs(2));
     let files = FileServer::start().await;
     let mut nodes = Vec::new();
     for name in ["node-1", "node-2", "node-3"] {
-        nodes.push(place.node(name).start());
+        let setup = place.node(name);
+        let own = place.path("work").join(name);
+        nodes.push(match work {
+            Work::Shared => setup.start(),
+            Work::Local => setup.set("work.dir", own.to_str().unwrap()).start(),
+        });
     }
     for node in &nodes {
         node.ready().await;
@@ -69,7 +92,14 @@ async fn of_three_nodes_one_is_killed_every_few_seconds_and_nothing_is_lost_or_d
     checks::one_report_each(&place, &bids);
     let local_ids = (0..BATCHES).flat_map(|batch| (0..JOBS).map(move |n| format!("batch{batch}-{n}")));
     checks::one_object_each(&place, local_ids).await;
-    place.nothing_left().await;
+    match work {
+        Work::Shared => place.nothing_left("work").await,
+        Work::Local => {
+            for node in &nodes {
+                place.nothing_left(&format!("work/{}", node.name())).await;
+            }
+        }
+    }
     nothing_is_healed(&mut nodes).await;
     for node in &nodes {
         assert_eq!(node.drained().await, 0, "{}", node.process.tail());

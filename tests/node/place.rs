@@ -140,9 +140,9 @@ impl Place {
         Setup::new(self.dir.path(), name, config)
     }
 
-    /// Nothing is left in the working directory but what names its file system.
-    pub(crate) async fn nothing_left(&self) {
-        let work = self.path("work");
+    /// Nothing is left in a working directory but what names its file system.
+    pub(crate) async fn nothing_left(&self, work: &str) {
+        let work = self.path(work);
         let found = || std::future::ready(names(&work).is_empty().then_some(()));
         if tokio::time::timeout(PATIENCE, eventually("empty directories", 2 * PATIENCE, found)).await.is_err()
         {

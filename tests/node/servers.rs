@@ -77,5 +77,5 @@ async fn the_leader_is_lost_and_the_quorum_is_lost_and_meanwhile_nothing_is_star
     for node in &nodes {
         assert_eq!(node.drained().await, 0, "{}", node.process.tail());
     }
-    place.nothing_left().await;
+    place.nothing_left("work").await;
 }

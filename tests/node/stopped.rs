@@ -55,6 +55,6 @@ async fn a_node_that_wakes_up_after_its_session_commits_nothing_and_begins_anew(
     checks::one_report_each(&place, &[bid, second]);
     let local_ids = ["early", "late"].iter().flat_map(|name| (0..JOBS).map(move |n| format!("{name}-{n}")));
     checks::one_object_each(&place, local_ids).await;
-    place.nothing_left().await;
+    place.nothing_left("work").await;
     assert_eq!(frozen.drained().await, 0, "{}", frozen.process.tail());
 }

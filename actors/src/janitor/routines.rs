@@ -58,7 +58,8 @@ impl State {
         swept.batches = self.alone("batches", self.batches()).await;
         swept.access_items = self.access().await;
         if swept != Swept::default() {
-            tracing::info!(?swept, "cleaned up");
+            let Swept { locks, directories, jobs, batches, access_items } = swept;
+            tracing::info!(locks, directories, jobs, batches, access_items, "cleaned up");
         }
         swept
     }

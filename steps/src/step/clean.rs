@@ -21,7 +21,7 @@ use std::time::{Duration, SystemTime};
 
 use ingest_queue::error::Error;
 use ingest_queue::ids::{Bid, Jid};
-use ingest_queue::map::{self, JobNode};
+use ingest_queue::map::JobNode;
 use ingest_queue::nodes::Work;
 use ingest_queue::queue::Queue;
 use ingest_queue::states::JobState;
@@ -75,7 +75,8 @@ pub async fn attempts_before(services: &Services, bid: Bid, jid: Jid, counts: u3
     told(services, removing.await)
 }
 
-/// Removes what no job of the tree needs any more and what is older than `work.keep_leftovers`.
+/// Removes what no job of the tree needs any more: of jobs that have ended for good at once, of others, and of those
+/// that the tree does not have, when it is older than `work.keep_leftovers`.
 pub async fn leftovers(
     queue: &Queue,
     services: &Services,
@@ -99,7 +100,7 @@ pub async fn leftovers(
                 let goes = |attempt: &Attempt| {
                     listed(attempt)
                         && !needed.attempts.contains(&attempt.number)
-                        && attempt.age() >= Some(keep)
+                        && (needed.over || attempt.age() >= Some(keep))
                 };
                 let removed = remove(&work, bid, jid, goes, &progress, &cancel)?;
                 if needed.attempts.is_empty() {
@@ -109,15 +110,13 @@ pub async fn leftovers(
             });
             removed.add(told(services, cleaned.await)?);
         }
-        // Jobs of a batch that is there may be about to make their directories.
-        if queue.session().exists(map::batch(bid)).await.map_err(Error::from)?.is_none() {
-            let dir = services.work.batch(bid);
-            blocking("cleaning up", move || {
-                remove_empty(&dir);
-                Ok(())
-            })
-            .await?;
-        }
+        // One that is not empty stays, and whoever is about to make a directory in it makes it again.
+        let dir = services.work.batch(bid);
+        blocking("cleaning up", move || {
+            remove_empty(&dir);
+            Ok(())
+        })
+        .await?;
     }
     Ok(removed)
 }
@@ -126,13 +125,15 @@ pub async fn leftovers(
 #[derive(Debug)]
 struct Needed {
     attempts: Vec<u32>,
+    /// The tree has the job, and it has ended for good.
+    over: bool,
 }
 
 /// `None`: somebody works on it, and all stays.
 async fn needed(queue: &Queue, bid: Bid, jid: Jid) -> Result<Option<Needed>> {
-    let none = Some(Needed { attempts: Vec::new() });
+    let none = |over| Some(Needed { attempts: Vec::new(), over });
     let job = match queue.job(jid).await {
-        Err(Error::NotFound(_)) => return Ok(none),
+        Err(Error::NotFound(_)) => return Ok(none(false)),
         // What cannot be read says nothing; it is for a person to look at.
         Err(Error::Corrupt { .. }) => return Ok(None),
         job => job?,
@@ -140,12 +141,14 @@ async fn needed(queue: &Queue, bid: Bid, jid: Jid) -> Result<Option<Needed>> {
     if queue.session().exists(JobNode::Lock.of(jid)).await.map_err(Error::from)?.is_some() {
         return Ok(None);
     }
-    if job.bid != bid || matches!(job.state(), JobState::Completed | JobState::Deleted) {
-        return Ok(none);
+    let over = matches!(job.state(), JobState::Completed | JobState::Deleted);
+    if job.bid != bid || over {
+        return Ok(none(over && job.bid == bid));
     }
     let work: Option<Work> = queue.node(jid, JobNode::Work).await?;
     let counts = work.map(|work| work.attempt);
-    Ok(Some(Needed { attempts: counts.into_iter().chain([job.status.attempt]).collect() }))
+    let attempts = counts.into_iter().chain([job.status.attempt]).collect();
+    Ok(Some(Needed { attempts, over: false }))
 }
 
 async fn listed<T: Send + 'static>(

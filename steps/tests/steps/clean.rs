@@ -145,6 +145,12 @@ async fn what_is_young_locked_or_none_of_ours_stays() {
     let old = stage(&tree, Duration::from_hours(1)).await;
     fill(&old, Bid::new(9), Jid::new(9), 1);
     assert_eq!(leftovers(&old).await, Removed::default(), "it is young");
+    let (done_bid, done, _) = waiting(&old).await;
+    fill(&old, done_bid, done, 1);
+    assert_eq!(leftovers(&old).await, Removed::default(), "it is young, and its job waits");
+    old.bring(done, JobState::Completed).await;
+    assert_eq!(leftovers(&old).await.attempts, [format!("{done_bid}/{done}/000001")], "its job is done");
+    assert!(!old.services.work.batch(done_bid).exists());
 
     let stage = stage(&tree, Duration::ZERO).await;
     let (bid, jid, now) = waiting(&stage).await;

@@ -215,7 +215,7 @@ impl Engine for Zookeeper {
         async move {
             let client = self.connect().await?;
             let client = self.enter_chroot(client).await?;
-            tracing::info!(
+            tracing::debug!(
                 session = format_args!("{:#x}", client.session_id().0),
                 timeout = ?client.session_timeout(),
                 "ZooKeeper session opened"
