@@ -19,7 +19,7 @@ use ingest_steps::step::admit::Freed;
 use ingest_store::{SessionState, Store};
 use parking_lot::RwLock;
 use ractor::ActorRef;
-use tokio::sync::watch;
+use tokio::sync::{broadcast, watch};
 
 use crate::bench::Bench;
 use crate::crash::Crash;
@@ -71,6 +71,8 @@ pub struct House {
     pub(crate) services: ArcSwapOption<Services>,
     pub(crate) steps: ArcSwap<ingest_steps::settings::Settings>,
     last_restart: RwLock<Option<String>>,
+    /// Each restart, for whoever listens.
+    restarts: broadcast::Sender<Restart>,
     /// How many actors were started.
     actors: AtomicU64,
 }
@@ -256,6 +258,7 @@ impl House {
             services: ArcSwapOption::empty(),
             steps: ArcSwap::from_pointee(steps),
             last_restart: RwLock::default(),
+            restarts: broadcast::Sender::new(64),
             actors: AtomicU64::new(0),
         }
     }
@@ -288,6 +291,21 @@ impl House {
             tell(&self.directory.access, access::Message::Look);
         }
         changed
+    }
+
+    /// The mode and its changes.
+    pub fn modes(&self) -> watch::Receiver<Mode> {
+        self.mode.subscribe()
+    }
+
+    /// The state of the session and its changes.
+    pub fn links(&self) -> watch::Receiver<SessionState> {
+        self.link.subscribe()
+    }
+
+    /// Restarts from now on.
+    pub fn restarts(&self) -> broadcast::Receiver<Restart> {
+        self.restarts.subscribe()
     }
 
     pub fn link(&self) -> SessionState {
@@ -325,7 +343,8 @@ impl House {
         self.life.borrow().clone()
     }
 
-    pub(crate) fn lives(&self) -> watch::Receiver<Option<Arc<Life>>> {
+    /// The lives of sessions, as they come and go.
+    pub fn lives(&self) -> watch::Receiver<Option<Arc<Life>>> {
         self.life.subscribe()
     }
 
@@ -346,7 +365,7 @@ impl House {
         };
         let at = ingest_queue::date::Clock::system().now();
         *self.last_restart.write() = Some(format!("{at} {actor}: {}", crash.reason.name()));
-        self.log.write(&Restart {
+        let restart = Restart {
             at,
             node: self.name.clone(),
             actor: actor.to_owned(),
@@ -359,7 +378,10 @@ impl House {
             location: crash.location.clone(),
             count,
             backoff_ms: u64::try_from(backoff.as_millis()).unwrap_or(u64::MAX),
-        });
+        };
+        self.log.write(&restart);
+        // Nobody may be listening.
+        let _ = self.restarts.send(restart);
         if let Verdict::GiveUp { count } = verdict {
             tracing::error!(actor, count, message = crash.message, "it died too often, and is given up");
         }
