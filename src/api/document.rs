@@ -1,4 +1,4 @@
-//! All routes, and the OpenAPI document that is made of them.
+//! All routes, and the `OpenAPI` document that is made of them.
 //!
 //! A route is added by naming its handler here: what is served is in the document, and what is in the document is served.
 
@@ -23,7 +23,7 @@ const TOKEN: &str = "token";
 #[derive(utoipa::OpenApi)]
 #[openapi(
     info(title = "ingestd", description = "The HTTP API of an ingest node."),
-    paths(files::get, document),
+    paths(files::get, document)
 )]
 struct Document;
 
@@ -87,7 +87,7 @@ pub(super) fn router(app: &App, pages: Router) -> Router {
 /// Describes all this
 async fn document(State(app): State<App>) -> Response {
     let (_, mut document) = described().split_for_parts();
-    document.info.version = nodes::VERSION.to_owned();
+    nodes::VERSION.clone_into(&mut document.info.version);
     if !app.settings.tokens.is_empty() {
         let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
         let components = document.components.get_or_insert_default();

@@ -201,7 +201,10 @@ impl Listener {
     }
 
     fn event(&self, told: &Told) -> SseEvent {
-        SseEvent::default().id(format!("{:08x}-{}", self.epoch, told.number)).event(told.name).data(&told.data)
+        SseEvent::default()
+            .id(format!("{:08x}-{}", self.epoch, told.number))
+            .event(told.name)
+            .data(&told.data)
     }
 }
 
@@ -215,10 +218,10 @@ pub(crate) async fn stream(
     _: Operator,
     headers: HeaderMap,
 ) -> Answer<Sse<impl Stream<Item = Result<SseEvent, Infallible>>>> {
-    let permit = app.streams.clone().try_acquire_owned().map_err(|_| Refusal {
-        retry_after: Some(10),
-        ..Refusal::new(Kind::TOO_MANY, "too many streams are open (api.max_streams)")
-    })?;
+    let permit =
+        app.streams.clone().try_acquire_owned().map_err(|_| {
+            Refusal::new(Kind::TOO_MANY, "too many streams are open (api.max_streams)").later(10)
+        })?;
     let last = headers.get("last-event-id").and_then(|last| last.to_str().ok());
     let listener = app.hub.listen(last);
     let events = futures::stream::unfold((listener, permit), |(mut listener, permit)| async move {
@@ -233,7 +236,13 @@ mod tests {
     use super::*;
 
     fn following(first: u64, next: u64) -> Following {
-        let told = |number| Arc::new(Told { number, name: if number % 2 == 0 { "counts" } else { "jobs" }, data: String::new() });
+        let told = |number| {
+            Arc::new(Told {
+                number,
+                name: if number % 2 == 0 { "counts" } else { "jobs" },
+                data: String::new(),
+            })
+        };
         Following { epoch: 7, next, kept: (first..next).map(told).collect(), ..Following::default() }
     }
 

@@ -132,7 +132,12 @@ fn value(text: &str) -> HeaderValue {
 }
 
 fn mime(name: &str) -> &'static str {
-    if name.ends_with(".zip") { "application/zip" } else { "application/octet-stream" }
+    let extension = Path::new(name).extension();
+    if extension.is_some_and(|extension| extension.eq_ignore_ascii_case("zip")) {
+        "application/zip"
+    } else {
+        "application/octet-stream"
+    }
 }
 
 fn disposition(name: &str) -> String {

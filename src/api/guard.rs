@@ -43,7 +43,9 @@ fn is_long(method: &Method, path: &str) -> bool {
     match path.strip_prefix("/api/v1/") {
         Some("batches") => *method == Method::POST,
         Some("events" | "jobs/bulk") => true,
-        Some(path) => *method == Method::DELETE && (path.starts_with("batches/") || path.starts_with("holds/")),
+        Some(path) => {
+            *method == Method::DELETE && (path.starts_with("batches/") || path.starts_with("holds/"))
+        }
         None => false,
     }
 }
@@ -96,9 +98,8 @@ async fn answer(app: &App, request: Request, next: Next, method: &Method, path: 
 }
 
 fn admit(app: &App, request: &mut Request, from: IpAddr) -> Answer<()> {
-    let too_many = |wait: std::time::Duration| Refusal {
-        retry_after: Some(wait.as_secs() + 1),
-        ..Refusal::new(Kind::TOO_MANY, "from this address come too many requests")
+    let too_many = |wait: std::time::Duration| {
+        Refusal::new(Kind::TOO_MANY, "from this address come too many requests").later(wait.as_secs() + 1)
     };
     app.rates.take(from).map_err(too_many)?;
     host(app, request)?;
@@ -167,7 +168,10 @@ fn site(app: &App, request: &Request) -> Answer<()> {
     if is_json(headers) || headers.contains_key(OWN) || submission {
         return Ok(());
     }
-    Err(Refusal::new(Kind::UNSUPPORTED, "send `Content-Type: application/json`, or the header `X-Ingestd: 1`"))
+    Err(Refusal::new(
+        Kind::UNSUPPORTED,
+        "send `Content-Type: application/json`, or the header `X-Ingestd: 1`",
+    ))
 }
 
 fn is_own(app: &App, origin: &str, host: Option<&str>) -> bool {

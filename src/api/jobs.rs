@@ -144,7 +144,11 @@ fn without_numbers(message: &str) -> String {
     for word in message.split_inclusive(|c: char| c.is_whitespace() || ":;,()`'\"".contains(c)) {
         let end = word.trim_end_matches(|c: char| c.is_whitespace() || ":;,()`'\"".contains(c)).len();
         let (word, gap) = word.split_at(end);
-        text.push_str(if word.chars().any(|c| c.is_ascii_digit()) || word.contains("//") { "#" } else { word });
+        text.push_str(if word.chars().any(|c| c.is_ascii_digit()) || word.contains("//") {
+            "#"
+        } else {
+            word
+        });
         text.push_str(gap);
     }
     text.chars().take(500).collect()
@@ -228,7 +232,8 @@ fn may(state: JobState, recoverable: bool, queue: &Queue) -> Vec<String> {
         ("priority", moves_on),
     ]
     .into_iter()
-    .filter_map(|(name, allowed)| allowed.then(|| name.to_owned()))
+    .filter(|(_, allowed)| *allowed)
+    .map(|(name, _)| name.to_owned())
     .collect()
 }
 

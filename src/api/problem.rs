@@ -58,9 +58,8 @@ pub(crate) struct Refusal {
     pub kind: Kind,
     pub detail: String,
     pub problems: Vec<FieldProblem>,
-    /// Seconds after which asking again may help.
-    pub retry_after: Option<u64>,
-    instance: Option<String>,
+    retry_after: Option<u64>,
+    instance: Option<Box<str>>,
 }
 
 pub(crate) type Answer<T> = Result<T, Refusal>;
@@ -85,6 +84,11 @@ impl Refusal {
         Self { problems, ..Self::new(kind, detail) }
     }
 
+    /// Asking again helps after so many seconds.
+    pub(crate) fn later(self, seconds: u64) -> Self {
+        Self { retry_after: Some(seconds), ..self }
+    }
+
     pub(crate) fn field(field: &str, message: impl Into<String>) -> Self {
         let problem = FieldProblem { field: field.to_owned(), message: message.into() };
         Self::of_fields(Kind::INVALID, vec![problem])
@@ -99,7 +103,7 @@ impl Refusal {
         let instance = uuid::Uuid::new_v4().simple().to_string();
         tracing::error!(instance, error = %what, "a request could not be answered");
         let detail = format!("it is in the node's log, as {instance}");
-        Self { instance: Some(instance), ..Self::new(Kind::INTERNAL, detail) }
+        Self { instance: Some(instance.into()), ..Self::new(Kind::INTERNAL, detail) }
     }
 }
 

@@ -28,13 +28,13 @@ pub(crate) async fn tables(State(app): State<App>, _: Depositor) -> Json<States>
     };
     Json(States {
         dialect: name.to_owned(),
-        jobs: table::<JobState>(dialect, JobState::queues(dialect).collect()),
-        batches: table::<BatchState>(dialect, BatchState::ALL.to_vec()),
-        access: table::<AccessState>(dialect, AccessState::ALL.to_vec()),
+        jobs: table::<JobState>(dialect, &JobState::queues(dialect).collect::<Vec<_>>()),
+        batches: table::<BatchState>(dialect, BatchState::ALL),
+        access: table::<AccessState>(dialect, AccessState::ALL),
     })
 }
 
-fn table<S: states::States>(dialect: Dialect, all: Vec<S>) -> StateTable {
+fn table<S: states::States>(dialect: Dialect, all: &[S]) -> StateTable {
     let names = |states: &[S]| states.iter().map(|state| state.name().to_owned()).collect::<Vec<_>>();
     let moves = states::rows::<S>(dialect).map(|row| {
         let (kind, to) = match row.to {
@@ -52,7 +52,7 @@ fn table<S: states::States>(dialect: Dialect, all: Vec<S>) -> StateTable {
             effect: row.effect.to_owned(),
         }
     });
-    StateTable { states: names(&all), moves: moves.collect(), diagram: states::diagram::<S>(dialect) }
+    StateTable { states: names(all), moves: moves.collect(), diagram: states::diagram::<S>(dialect) }
 }
 
 fn why(why: Why) -> &'static str {

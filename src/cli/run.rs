@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use ingest_actors::node::{Config, End, Node};
-use ingest_store::Store;
 use ingest_steps::settings::Settings as Steps;
 use ingest_steps::urls::Urls;
+use ingest_store::Store;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::api;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ingest_actors::house::Life;
-use ingest_queue::{list, map};
 use ingest_queue::states::JobState;
+use ingest_queue::{list, map};
 use ingest_store::{Event as TreeEvent, TreeWatch};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
@@ -91,7 +91,7 @@ async fn session(hub: &Hub, life: &Life) -> ingest_store::Result<()> {
     let house = hub.0.node.house().clone();
     let (mut modes, mut links, mut restarts) = (house.modes(), house.links(), house.restarts());
     let mut watches = Watches::open(life).await?;
-    let mut gathered = Gathered { counts: true, node: true, ..Gathered::default() };
+    let mut gathered = Gathered::of_the_beginning();
     let mut told_counts = None;
     let mut due = Instant::now();
     loop {
@@ -158,11 +158,14 @@ async fn tell(
     }
     if now.node {
         let node = &hub.0.node;
-        hub.tell("node", &Event::Node(NodeChanged {
-            mode: node.house().mode().name().to_owned(),
-            session: session_name(node.house().link()).to_owned(),
-            ready: node.is_ready(),
-        }));
+        hub.tell(
+            "node",
+            &Event::Node(NodeChanged {
+                mode: node.house().mode().name().to_owned(),
+                session: session_name(node.house().link()).to_owned(),
+                ready: node.is_ready(),
+            }),
+        );
     }
     if now.counts {
         // Read and not counted along: what is told is true, however many events there were.

@@ -56,7 +56,7 @@ pub(super) struct Writing {
     digests: Digests,
 }
 
-fn disk(error: std::io::Error) -> Refusal {
+fn disk(error: &std::io::Error) -> Refusal {
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
             Refusal::new(Kind::NO_SPACE, "the disk of this node is full")
@@ -69,9 +69,9 @@ impl Writing {
     pub(super) async fn begin(uploads: &Path) -> Answer<Self> {
         let id = uuid::Uuid::new_v4().simple().to_string();
         let path = uploads.join(&id);
-        tokio::fs::create_dir_all(&path).await.map_err(disk)?;
+        tokio::fs::create_dir_all(&path).await.map_err(|error| disk(&error))?;
         let dir = Dir { path, kept: false };
-        let file = tokio::fs::File::create(dir.path.join(PAYLOAD)).await.map_err(disk)?;
+        let file = tokio::fs::File::create(dir.path.join(PAYLOAD)).await.map_err(|error| disk(&error))?;
         let file = tokio::io::BufWriter::with_capacity(256 << 10, file);
         Ok(Self { dir, id, file, digests: Digests::of([Algorithm::Sha256]) })
     }
@@ -82,13 +82,13 @@ impl Writing {
 
     pub(super) async fn add(&mut self, piece: Bytes) -> Answer<()> {
         self.digests.update(&piece);
-        self.file.write_all(&piece).await.map_err(disk)
+        self.file.write_all(&piece).await.map_err(|error| disk(&error))
     }
 
     /// It is whole and on the disk.
     pub(super) async fn finish(mut self) -> Answer<Upload> {
-        self.file.flush().await.map_err(disk)?;
-        self.file.get_ref().sync_all().await.map_err(disk)?;
+        self.file.flush().await.map_err(|error| disk(&error))?;
+        self.file.get_ref().sync_all().await.map_err(|error| disk(&error))?;
         let size = self.digests.bytes();
         let sha256 = self.digests.finish().into_iter().next();
         let sha256 = sha256.ok_or_else(|| Refusal::defect("an upload without a digest"))?;
@@ -129,7 +129,7 @@ impl Upload {
                 let mut digests = Digests::of([algorithm]);
                 digests.read_file(&file).map(|()| digests.finish())
             });
-            let found = read.await.map_err(Refusal::defect)?.map_err(disk)?;
+            let found = read.await.map_err(Refusal::defect)?.map_err(|error| disk(&error))?;
             found.into_iter().next().ok_or_else(|| Refusal::defect("an upload without a digest"))?
         };
         let message = format!("{announced} was announced, and what came has {found}");

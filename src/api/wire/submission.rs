@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 /// A submission. The node reads it leniently, so that everything that is wrong is told at once; this is what it may hold.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
+#[expect(clippy::struct_field_names, reason = "as in the tree")]
 pub(crate) struct Submission {
     /// The profile's name.
     pub profile: String,
