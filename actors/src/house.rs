@@ -24,6 +24,7 @@ use tokio::sync::{broadcast, watch};
 use crate::bench::Bench;
 use crate::crash::Crash;
 use crate::desk::Floor;
+use crate::meters::Meters;
 use crate::restart::Verdict;
 use crate::restart_log::{Restart, RestartLog};
 use crate::root::Role;
@@ -63,6 +64,7 @@ pub struct House {
     pub log: RestartLog,
     pub floor: Arc<Floor>,
     pub counts: Counts,
+    pub meters: Meters,
     pub directory: Directory,
     mode: watch::Sender<Mode>,
     link: watch::Sender<SessionState>,
@@ -251,6 +253,7 @@ impl House {
             log,
             floor: Arc::default(),
             counts: Counts::default(),
+            meters: Meters::default(),
             directory: Directory::default(),
             mode: watch::Sender::new(Mode::Running),
             link: watch::Sender::new(SessionState::Suspended),
@@ -359,6 +362,7 @@ impl House {
     /// Writes down that an actor is started again.
     pub(crate) fn restarted(&self, actor: &str, crash: &Crash, verdict: Verdict, about: About) {
         Counts::add(&self.counts.restarts, 1);
+        self.meters.restarted(about.pool.as_deref(), crash.reason.name());
         let (count, backoff) = match verdict {
             Verdict::Again { count, after } => (count, after),
             Verdict::GiveUp { count } => (count, Duration::ZERO),

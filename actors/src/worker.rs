@@ -115,7 +115,10 @@ impl Worker {
     async fn work(&self, message: Message) -> Result<(), Crash> {
         match message {
             Message::Work(candidate) => match self.take(candidate).await? {
-                Some(lease) => self.step(lease).await,
+                Some(lease) => {
+                    self.house.meters.taken(&lease);
+                    self.step(lease).await
+                }
                 None => Ok(()),
             },
             Message::Continue(lease) => self.step(*lease).await,
@@ -130,7 +133,10 @@ impl Worker {
         let node = self.house.name.as_str();
         let span = tracing::info_span!("job", node, batch = %bid, job = %jid, state, attempt);
         async {
+            let began = Instant::now();
             let answer = self.run(&mut lease).await;
+            let bytes = self.desk.current().map_or(0, |current| current.progress.done().1);
+            self.house.meters.stepped(entry.state, began.elapsed(), bytes);
             self.conclude(lease, entry, answer).await
         }
         .instrument(span)
@@ -177,11 +183,12 @@ impl Worker {
         match step::conclude(self.queue(), &mut lease, answer).await {
             Ok(Ending::Moved(to)) => {
                 self.finder.finished(entry);
-                self.moved(&lease, to);
+                self.moved(&lease, entry.state, to);
                 Ok(())
             }
             Ok(Ending::GivenBack(why)) => {
                 tracing::info!(why, "given back");
+                self.house.meters.given_back(entry.state);
                 if again {
                     self.finder.delay(entry.jid, Instant::now() + AGAIN);
                 } else {
@@ -198,8 +205,9 @@ impl Worker {
         }
     }
 
-    fn moved(&self, lease: &Lease, to: JobState) {
+    fn moved(&self, lease: &Lease, from: JobState, to: JobState) {
         Counts::add(&self.house.counts.moved, 1);
+        self.house.meters.moved(from, to);
         let message = lease.job().status.message.as_str();
         match to {
             JobState::Failed => tracing::warn!(message, "failed"),
@@ -252,6 +260,7 @@ impl Worker {
         let (bid, attempt) = (lease.job().bid, lease.job().status.attempt);
         self.finder.hand_over(from, to);
         Counts::add(&self.house.counts.moved, 1);
+        self.house.meters.moved(from.state, to.state);
         let mut lease = Box::new(lease);
         if seat.desk.put(to, Some(bid), attempt) {
             let told = seat.actor.cast(Message::Continue(lease));

@@ -12,6 +12,7 @@ use tokio::sync::Semaphore;
 
 use super::audit::AuditLog;
 use super::events::Hub;
+use super::metrics::ApiMeters;
 use super::problem::{Answer, Kind, Refusal};
 use super::rate::Rates;
 use super::settings::ApiSettings;
@@ -36,6 +37,7 @@ pub(crate) struct Parts {
     pub audit: AuditLog,
     pub hub: Hub,
     pub streams: Arc<Semaphore>,
+    pub meters: ApiMeters,
 }
 
 impl std::ops::Deref for App {
@@ -54,6 +56,7 @@ impl App {
             guesses: Rates::new(0.2, 10.0),
             hub: Hub::new(node.clone()),
             streams: Arc::new(Semaphore::new(settings.max_streams)),
+            meters: ApiMeters::default(),
             audit,
             node,
             settings,

@@ -13,6 +13,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures::FutureExt as _;
 use ingest_queue::date::Clock;
+use tokio::time::Instant;
 use url::Url;
 
 use super::app::App;
@@ -57,6 +58,7 @@ fn changes(method: &Method) -> bool {
 pub(crate) async fn guard(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let from = request.extensions().get::<Peer>().map_or(Ipv4Addr::LOCALHOST.into(), |peer| peer.0.ip());
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let began = Instant::now();
     let admitted = admit(&app, &mut request, from);
     let known = request.extensions().get::<Known>().cloned();
     let response = match admitted {
@@ -65,6 +67,7 @@ pub(crate) async fn guard(State(app): State<App>, mut request: Request, next: Ne
     };
     let mut response = as_problem(response);
     write_down(&app, known, from, &method, &path, response.status());
+    app.meters.answered(&method, response.status(), began.elapsed());
     let headers = response.headers_mut();
     for (name, value) in HEADERS {
         headers.entry(name).or_insert(HeaderValue::from_static(value));

@@ -122,3 +122,34 @@ async fn the_tree_the_restarts_and_the_audit_log_are_seen() {
     assert_eq!(entry["what"], "POST /api/v1/jobs/jid0000000099/hold");
     assert!(std::fs::read_to_string(node.dir.path().join("node/audit.jsonl")).unwrap().contains("\"ann\""));
 }
+
+#[tokio::test]
+async fn the_metrics_tell_what_was_done() {
+    let node = TestNode::start().await;
+    let bid = node.submit("a.txt", "one").await;
+    node.batch_is(&bid, "completed").await;
+    let answer = node.get("/metrics").await.is(200);
+    let text = answer.text();
+    for line in [
+        "ingestd_transitions_total{from=\"notify\",to=\"completed\"} 1",
+        "ingestd_step_seconds_count{state=\"downloading\"} 1",
+        "ingestd_jobs{state=\"completed\"} 1",
+        "ingestd_jobs{state=\"failed\"} 0",
+        "ingestd_bytes_total{state=\"downloading\"} 3",
+        "ingestd_session_state{state=\"connected\"} 1",
+        "ingestd_pool_size{pool=\"downloading\"} 8",
+        "ingestd_pool_busy{pool=\"downloading\"} 0",
+        "ingestd_sweep_healed_total 0",
+        "ingestd_sessions_total 1",
+        "ingestd_ready 1",
+        "ingestd_store_seconds_count 1",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+    }
+    assert!(
+        text.contains("ingestd_waiting_seconds_bucket{")
+            && text.contains("ingestd_http_requests_total{method=\"POST\",status=\"201\"} 1"),
+        "{text}"
+    );
+    assert!(text.ends_with("# EOF\n"));
+}
