@@ -8,6 +8,7 @@ use ingest_actors::house::Life;
 use ingest_actors::node::Node;
 use ingest_queue::queue::Queue;
 use ingest_steps::urls::Urls;
+use ingest_store::SessionState;
 use tokio::sync::Semaphore;
 
 use super::audit::AuditLog;
@@ -65,8 +66,15 @@ impl App {
         }))
     }
 
-    /// What stands on the session that there is now. Waits a little for one.
+    /// What stands on the session that there is now. Waits a little for one, and for its connection.
     pub(crate) async fn life(&self) -> Answer<Arc<Life>> {
+        let mut links = self.node.house().links();
+        let connected = links.wait_for(|link| *link == SessionState::Connected);
+        // The sender lives as long as the node.
+        if tokio::time::timeout(PATIENCE, connected).await.is_err() {
+            let why = "the connection to the tree is lost; the node tries to get it back";
+            return Err(Refusal::new(Kind::TREE_AWAY, why));
+        }
         match tokio::time::timeout(PATIENCE, self.node.life()).await {
             Ok(Some(life)) => Ok(life),
             Ok(None) => Err(Refusal::new(Kind::ENDING, "the node has ended")),

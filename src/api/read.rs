@@ -35,7 +35,9 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
 /// Reads JSON: what is none is `invalid`, what does not fit is `unprocessable`.
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Answer<T> {
     serde_json::from_slice(bytes).map_err(|error| {
-        let kind = if error.is_data() { Kind::UNPROCESSABLE } else { Kind::INVALID };
+        // Some of what does not fit is told as if it could not be read.
+        let json = error.is_data() || serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok();
+        let kind = if json { Kind::UNPROCESSABLE } else { Kind::INVALID };
         let message = error.to_string();
         // The field stands in the message of whoever misses it, or does not know it.
         let field = message.split('`').nth(1).filter(|_| message.contains(" field `")).unwrap_or_default();
@@ -164,6 +166,10 @@ mod tests {
         let missing = parse::<SetPriority>(b"{}").unwrap_err();
         assert_eq!((missing.kind, missing.problems[0].field.as_str()), (Kind::UNPROCESSABLE, "priority"));
         assert_eq!(parse::<Requeue>(b"{").unwrap_err().kind, Kind::INVALID);
+        assert_eq!(
+            parse::<crate::api::wire::Bulk>(br#"{"action": 7}"#).unwrap_err().kind,
+            Kind::UNPROCESSABLE
+        );
         assert!(parse::<Requeue>(b"{}").is_ok());
     }
 }

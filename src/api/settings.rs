@@ -198,7 +198,8 @@ mod tests {
     }
 
     fn why(text: &str) -> String {
-        read(text).unwrap().problems().into_iter().map(|(key, why)| format!("{key}: {why}")).collect()
+        let problems = read(text).unwrap().problems();
+        problems.iter().map(|(key, why)| format!("{key}: {why}")).collect::<Vec<_>>().join("\n")
     }
 
     #[test]

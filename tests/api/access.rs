@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::kit::{Answer, TestNode, configure};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 const ACCESS: &str = "[access]\ndir = 'access'\n";
 
 /// A node with a stored object, and its ARK.
@@ -61,7 +61,7 @@ async fn an_object_is_asked_for_waited_for_and_fetched_until_its_time_is_over() 
         (&zip.bytes[1..4], format!("bytes 1-3/{}", zip.bytes.len()).as_str())
     );
     let none = node.request(Method::GET, &url).header("range", "bytes=999999-").send().await.unwrap();
-    Answer::of(none).await.is_problem(416, "range", "");
+    Answer::of(none).await.problem(416, "range", "");
     let head = node.request(Method::HEAD, &url).send().await.unwrap();
     assert_eq!(
         (head.status().as_u16(), head.headers()["content-length"].to_str().unwrap()),
@@ -77,7 +77,7 @@ async fn an_object_is_asked_for_waited_for_and_fetched_until_its_time_is_over() 
     assert!(!items.text().contains(url.rsplit('-').next().unwrap()), "the secret is in no list");
     assert_eq!(node.get("/api/v1/access?size=large").await.is(200).json["items"], json!([]));
     assert_eq!(node.get("/api/v1/access?state=failed").await.is(200).json["items"], json!([]));
-    node.get("/api/v1/access?size=huge").await.is_problem(400, "invalid", "small or large");
+    node.get("/api/v1/access?size=huge").await.problem(400, "invalid", "small or large");
 
     // Its time is over as soon as the configuration says so.
     configure(node.dir.path(), "", &format!("{ACCESS}keep = '1ms'\n"));
@@ -86,23 +86,23 @@ async fn an_object_is_asked_for_waited_for_and_fetched_until_its_time_is_over() 
         (answer.status != 200).then_some(answer)
     })
     .await;
-    over.is_problem(410, "expired", "ask for it again");
+    over.problem(410, "expired", "ask for it again");
 }
 
 #[tokio::test]
 async fn what_is_not_there_is_not_found_and_what_failed_is_tried_again() {
     let (node, ark) = with_object().await;
     let ask = async |body: Value| node.post("/api/v1/access", body).await;
-    ask(json!({"ark": "ark:/99999/fk4nothing"})).await.is_problem(404, "not-found", "");
-    ask(json!({"ark": ark, "version": 7})).await.is_problem(404, "not-found", "no version 7");
-    assert_eq!(ask(json!({"ark": "doi:10.1/x"})).await.is_problem(400, "invalid", "").fields(), ["ark"]);
+    ask(json!({"ark": "ark:/99999/fk4nothing"})).await.problem(404, "not-found", "");
+    ask(json!({"ark": ark, "version": 7})).await.problem(404, "not-found", "no version 7");
+    assert_eq!(ask(json!({"ark": "doi:10.1/x"})).await.problem(400, "invalid", "").fields(), ["ark"]);
     assert_eq!(
-        ask(json!({"ark": ark, "form": "tar"})).await.is_problem(400, "invalid", "zip and bag").fields(),
+        ask(json!({"ark": ark, "form": "tar"})).await.problem(400, "invalid", "zip and bag").fields(),
         ["form"]
     );
-    ask(json!({})).await.is_problem(422, "unprocessable", "missing field `ark`");
-    node.get("/api/v1/access/small-qid0000000000-guess").await.is_problem(404, "not-found", "");
-    node.get("/api/v1/access/nonsense").await.is_problem(404, "not-found", "");
+    ask(json!({})).await.problem(422, "unprocessable", "missing field `ark`");
+    node.get("/api/v1/access/small-qid0000000000-guess").await.problem(404, "not-found", "");
+    node.get("/api/v1/access/nonsense").await.problem(404, "not-found", "");
 
     // Damage what is stored: it cannot be put together.
     node.send(Method::PUT, "/api/v1/holds/queues/accessSmall", &json!({})).await.is(200);
@@ -112,24 +112,16 @@ async fn what_is_not_there_is_not_found_and_what_failed_is_tried_again() {
     std::fs::write(&file, "what was damaged..").unwrap();
     node.delete("/api/v1/holds/queues/accessSmall").await.is(200);
     let url = asked["url"].as_str().unwrap();
-    fetched(&node, url).await.is_problem(424, "access-failed", "digest");
+    fetched(&node, url).await.problem(424, "access-failed", "damaged");
     let item = format!("/api/v1/access/items/small/{}", asked["aid"].as_str().unwrap());
-    node.delete(&item).await.is_problem(409, "needs-confirmation", "");
+    node.delete(&item).await.problem(409, "needs-confirmation", "");
     std::fs::write(&file, content).unwrap();
     assert_eq!(node.post(&format!("{item}/requeue"), json!({})).await.is(200).json["state"], "processing");
     fetched(&node, url).await.is(200);
-    node.post(&format!("{item}/requeue"), json!({})).await.is_problem(409, "refused", "");
-    node.delete(&format!("{item}?confirm=true")).await.is_problem(409, "refused", "");
-    node.delete("/api/v1/access/items/small/qid0000000099?confirm=true").await.is_problem(
-        404,
-        "not-found",
-        "",
-    );
-    node.delete("/api/v1/access/items/huge/qid0000000099?confirm=true").await.is_problem(
-        404,
-        "not-found",
-        "",
-    );
+    node.post(&format!("{item}/requeue"), json!({})).await.problem(409, "refused", "");
+    node.delete(&format!("{item}?confirm=true")).await.problem(409, "refused", "");
+    node.delete("/api/v1/access/items/small/qid0000000099?confirm=true").await.problem(404, "not-found", "");
+    node.delete("/api/v1/access/items/huge/qid0000000099?confirm=true").await.problem(404, "not-found", "");
 }
 
 /// The file that was deposited, where it is kept.

@@ -21,22 +21,22 @@ async fn a_failed_job_is_requeued_after_its_source_was_repaired() {
     );
 
     let path = format!("/api/v1/jobs/{jid}");
-    node.post(&format!("{path}/requeue"), json!({"state": "completed"})).await.is_problem(
+    node.post(&format!("{path}/requeue"), json!({"state": "completed"})).await.problem(
         409,
         "refused",
         "cannot be moved",
     );
-    node.post(&format!("{path}/requeue"), json!({"stat": "x"})).await.is_problem(
+    node.post(&format!("{path}/requeue"), json!({"stat": "x"})).await.problem(
         422,
         "unprocessable",
         "unknown field",
     );
-    node.post(&format!("{path}/release"), json!({})).await.is_problem(
+    node.post(&format!("{path}/release"), json!({})).await.problem(
         409,
         "refused",
         "from failed it can go to",
     );
-    node.post("/api/v1/jobs/jid0000000099/requeue", json!({})).await.is_problem(404, "not-found", "");
+    node.post("/api/v1/jobs/jid0000000099/requeue", json!({})).await.problem(404, "not-found", "");
     node.files.put("/late.txt", "here now");
     let acted =
         node.post(&format!("{path}/requeue"), json!({"reason": "source repaired"})).await.is(200).json;
@@ -54,8 +54,8 @@ async fn a_failed_job_is_requeued_after_its_source_was_repaired() {
         (&2.into(), 0),
         "{report}"
     );
-    node.post(&format!("/api/v1/batches/{bid}/hold"), json!({})).await.is_problem(409, "refused", "");
-    node.delete(&format!("/api/v1/batches/{bid}?confirm=true")).await.is_problem(409, "refused", "");
+    node.post(&format!("/api/v1/batches/{bid}/hold"), json!({})).await.problem(409, "refused", "");
+    node.delete(&format!("/api/v1/batches/{bid}?confirm=true")).await.problem(409, "refused", "");
 }
 
 #[tokio::test]
@@ -65,8 +65,8 @@ async fn deletes_that_silence_a_report_have_to_be_confirmed() {
     let jid = node.job_is(&bid, "failed").await;
     node.batch_is(&bid, "failed").await;
     let refused = node.delete(&format!("/api/v1/jobs/{jid}")).await;
-    refused.is_problem(409, "needs-confirmation", "the depositor will not be told");
-    node.delete(&format!("/api/v1/jobs/{jid}?confirm=yes")).await.is_problem(400, "invalid", "");
+    refused.problem(409, "needs-confirmation", "the depositor will not be told");
+    node.delete(&format!("/api/v1/jobs/{jid}?confirm=yes")).await.problem(400, "invalid", "");
     node.get(&format!("/api/v1/jobs/{jid}")).await.is(200);
     let gone = node
         .delete(&format!("/api/v1/jobs/{jid}?confirm=true&reason=nobody%20wants%20it"))
@@ -74,15 +74,15 @@ async fn deletes_that_silence_a_report_have_to_be_confirmed() {
         .is(200)
         .json;
     assert_eq!(gone["warning"], "the depositor will not be told");
-    node.get(&format!("/api/v1/jobs/{jid}")).await.is_problem(404, "not-found", "");
-    node.delete(&format!("/api/v1/batches/{bid}")).await.is_problem(409, "needs-confirmation", &bid);
+    node.get(&format!("/api/v1/jobs/{jid}")).await.problem(404, "not-found", "");
+    node.delete(&format!("/api/v1/batches/{bid}")).await.problem(409, "needs-confirmation", &bid);
     let gone = node.delete(&format!("/api/v1/batches/{bid}?confirm=true")).await.is(200).json;
     assert_eq!(
         (&gone["bid"], &gone["warning"]),
         (&bid.as_str().into(), &"the depositor will not be told".into())
     );
-    node.get(&format!("/api/v1/batches/{bid}")).await.is_problem(404, "not-found", "");
-    node.delete("/api/v1/jobs/jid0000000099?confirm=true").await.is_problem(404, "not-found", "");
+    node.get(&format!("/api/v1/batches/{bid}")).await.problem(404, "not-found", "");
+    node.delete("/api/v1/jobs/jid0000000099?confirm=true").await.problem(404, "not-found", "");
 }
 
 #[tokio::test]
@@ -109,17 +109,17 @@ async fn jobs_that_wait_are_held_released_and_put_back() {
     assert_eq!(acted["priority"], 80);
     assert_eq!(node.get(&path).await.json["priority"], 80);
     let wrong = node.send(Method::PUT, &format!("{path}/priority"), &json!({"priority": 100})).await;
-    assert_eq!(wrong.is_problem(400, "invalid", "0 to 99").fields(), ["priority"]);
+    assert_eq!(wrong.problem(400, "invalid", "0 to 99").fields(), ["priority"]);
     node.post(&format!("{path}/hold"), json!({"reason": "x".repeat(1001)}))
         .await
-        .is_problem(400, "invalid", "1000");
+        .problem(400, "invalid", "1000");
     let acted = node.post(&format!("{path}/hold"), json!({})).await.is(200).json;
     assert_eq!(acted["state"], "held");
     assert_eq!(node.get(&format!("/api/v1/batches/{bid}")).await.json["held_jobs"], 1);
     assert_eq!(node.post(&format!("{path}/release"), json!({})).await.is(200).json["state"], "pending");
     node.delete("/api/v1/holds/queues/ingest").await.is(200);
     node.batch_is(&bid, "completed").await;
-    node.delete("/api/v1/holds/queues/none").await.is_problem(404, "not-found", "accessSmall");
+    node.delete("/api/v1/holds/queues/none").await.problem(404, "not-found", "accessSmall");
 }
 
 #[tokio::test]
@@ -129,7 +129,7 @@ async fn a_collection_is_held_and_released_with_all_that_it_stopped() {
     let bid = node.submit("a.txt", "one").await;
     let batch = node.batch_is(&bid, "held").await;
     assert!(batch["message"].as_str().unwrap().contains("tests"), "{batch}");
-    node.post(&format!("/api/v1/batches/{bid}/release"), json!({})).await.is_problem(
+    node.post(&format!("/api/v1/batches/{bid}/release"), json!({})).await.problem(
         409,
         "refused",
         "is held by local",
@@ -149,18 +149,16 @@ async fn many_jobs_are_counted_before_they_are_touched() {
     let bid = node.post("/api/v1/batches", body).await.is(201).json["bid"].as_str().unwrap().to_owned();
     node.batch_is(&bid, "failed").await;
     let bulk = async |body: serde_json::Value| node.post("/api/v1/jobs/bulk", body).await;
-    bulk(json!({"action": "requeue"})).await.is_problem(400, "invalid", "The filter is empty");
-    bulk(json!({"action": "explode"})).await.is_problem(422, "unprocessable", "unknown variant");
-    bulk(json!({"filter": {}})).await.is_problem(422, "unprocessable", "missing field `action`");
+    bulk(json!({"action": "requeue"})).await.problem(400, "invalid", "The filter is empty");
+    bulk(json!({"action": "explode"})).await.problem(422, "unprocessable", "unknown variant");
+    bulk(json!({"filter": {}})).await.problem(422, "unprocessable", "missing field `action`");
     bulk(json!({"action": "hold", "state": "failed", "filter": {"batch": bid}}))
         .await
-        .is_problem(400, "invalid", "state");
+        .problem(400, "invalid", "state");
     bulk(json!({"action": "hold", "filter": {"states": ["failed"]}}))
         .await
-        .is_problem(400, "invalid", "no jobs");
-    bulk(json!({"action": "priority", "filter": {"batch": bid}}))
-        .await
-        .is_problem(400, "invalid", "priority");
+        .problem(400, "invalid", "no jobs");
+    bulk(json!({"action": "priority", "filter": {"batch": bid}})).await.problem(400, "invalid", "priority");
     let dry =
         bulk(json!({"action": "requeue", "filter": {"batch": bid}, "dry_run": true})).await.is(200).json;
     assert_eq!(
@@ -170,7 +168,7 @@ async fn many_jobs_are_counted_before_they_are_touched() {
     );
     assert_eq!(dry["examples"].as_array().unwrap().len(), 4);
     let refused = bulk(json!({"action": "delete", "filter": {"batch": bid}})).await;
-    refused.is_problem(409, "needs-confirmation", "delete jobs");
+    refused.problem(409, "needs-confirmation", "delete jobs");
     for at in 0..4 {
         node.files.put(&format!("/{at}.txt"), "now");
     }

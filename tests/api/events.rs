@@ -46,13 +46,14 @@ impl Stream {
                     name: line("event").unwrap_or_default(),
                     data: serde_json::from_str(&line("data").unwrap_or_default()).unwrap_or_default(),
                 };
-                self.text = rest.to_owned();
+                let rest = rest.to_owned();
+                self.text = rest;
                 if !event.name.is_empty() {
                     return event;
                 }
                 continue;
             }
-            let piece = timeout(Duration::from_secs(60), self.bytes.next()).await.expect("an event in time");
+            let piece = timeout(Duration::from_mins(1), self.bytes.next()).await.expect("an event in time");
             self.text.push_str(std::str::from_utf8(&piece.expect("the stream goes on").unwrap()).unwrap());
         }
     }
@@ -111,7 +112,7 @@ async fn moved_jobs_are_named_and_streams_are_bounded_and_end_with_the_node() {
     let mut node = TestNode::start_with("max_streams = 1", "[pools.pending]\nsize = 0\n").await;
     let mut stream = Stream::open(&node, None).await;
     stream.until("counts", |_| true).await;
-    node.get("/api/v1/events").await.is_problem(429, "too-many-requests", "max_streams");
+    node.get("/api/v1/events").await.problem(429, "too-many-requests", "max_streams");
     let bid = node.submit("a.txt", "one").await;
     let moved = stream.until("jobs", |_| true).await;
     assert_eq!(moved.data["moved"][0]["state"], "pending", "{moved:?}");

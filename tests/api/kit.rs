@@ -9,7 +9,7 @@ use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 const PROFILE: &str = r#"
 name = "test_content"
@@ -81,9 +81,14 @@ impl TestNode {
     pub(crate) async fn start_with(api: &str, more: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         configure(dir.path(), api, more);
+        Self::start_in(dir, reqwest::Client::builder()).await
+    }
+
+    /// In a directory that is configured.
+    pub(crate) async fn start_in(dir: TempDir, client: reqwest::ClientBuilder) -> Self {
         let child = spawn(dir.path());
         let note = dir.path().join("node/api-address");
-        let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+        let client = client.redirect(reqwest::redirect::Policy::none()).build().unwrap();
         let base = eventually("the API's address", PATIENCE, || {
             let found = std::fs::read_to_string(&note).ok().filter(|text| text.ends_with('\n'));
             std::future::ready(found.map(|text| text.trim().trim_end_matches('/').to_owned()))
@@ -207,7 +212,7 @@ impl Answer {
 
     /// It is a problem of this kind, with a detail that says this.
     #[track_caller]
-    pub(crate) fn is_problem(self, status: u16, kind: &str, says: &str) -> Self {
+    pub(crate) fn problem(self, status: u16, kind: &str, says: &str) -> Self {
         let answer = self.is(status);
         assert_eq!(answer.header("content-type"), "application/problem+json", "{}", answer.text());
         assert_eq!(answer.json["type"], format!("urn:ingestd:problem:{kind}"), "{}", answer.text());

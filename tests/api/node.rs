@@ -63,15 +63,15 @@ async fn pools_change_while_they_work() {
         node.send(Method::PATCH, &format!("/api/v1/pools/{name}"), &body).await
     };
     assert_eq!(
-        change("provisioning", json!({"size": 2})).await.is_problem(400, "invalid", "0 or 1").fields(),
+        change("provisioning", json!({"size": 2})).await.problem(400, "invalid", "0 or 1").fields(),
         ["size"]
     );
-    change("downloading", json!({"size": 1_000_000})).await.is_problem(400, "invalid", "too many");
-    change("downloading", json!({"size": -1})).await.is_problem(422, "unprocessable", "");
-    change("downloading", json!({"stall": "0s"})).await.is_problem(400, "invalid", "longer than no time");
-    change("downloading", json!({"stall": "soon"})).await.is_problem(400, "invalid", "");
-    change("nothing", json!({"size": 1})).await.is_problem(404, "not-found", "");
-    node.get("/api/v1/pools/nothing").await.is_problem(404, "not-found", "");
+    change("downloading", json!({"size": 1_000_000})).await.problem(400, "invalid", "too many");
+    change("downloading", json!({"size": -1})).await.problem(422, "unprocessable", "");
+    change("downloading", json!({"stall": "0s"})).await.problem(400, "invalid", "longer than no time");
+    change("downloading", json!({"stall": "soon"})).await.problem(400, "invalid", "");
+    change("nothing", json!({"size": 1})).await.problem(404, "not-found", "");
+    node.get("/api/v1/pools/nothing").await.problem(404, "not-found", "");
     let bid = node.submit("a.txt", "one").await;
     node.batch_is(&bid, "completed").await;
 }
@@ -107,7 +107,7 @@ async fn the_tree_the_restarts_and_the_audit_log_are_seen() {
         (1, 0, 1)
     );
     assert_eq!(count("newer_than=2026-01-15T00:00:00Z").await, 1);
-    node.get("/api/v1/restarts?limit=0").await.is_problem(400, "invalid", "1 to 1000");
+    node.get("/api/v1/restarts?limit=0").await.problem(400, "invalid", "1 to 1000");
 
     let request =
         node.request(Method::POST, "/api/v1/jobs/jid0000000099/hold").header("x-ingestd-user", "ann");

@@ -30,12 +30,12 @@ async fn each_role_may_do_what_it_is_for() {
     for path in ["/healthz", "/readyz", "/openapi.json"] {
         node.get(path).await.is(200);
     }
-    let refused = node.get("/api/v1/batches").await.is_problem(401, "unauthorized", "Bearer");
+    let refused = node.get("/api/v1/batches").await.problem(401, "unauthorized", "Bearer");
     assert_eq!(refused.header("www-authenticate"), "Bearer");
     for path in ["/metrics", "/api/v1/me", "/api/v1/events", "/api/v1/states"] {
-        node.get(path).await.is_problem(401, "unauthorized", "");
+        node.get(path).await.problem(401, "unauthorized", "");
     }
-    node.post("/api/v1/batches", json!({})).await.is_problem(401, "unauthorized", "");
+    node.post("/api/v1/batches", json!({})).await.problem(401, "unauthorized", "");
 
     node.with_token(Some("ann-token"));
     assert_eq!(node.get("/api/v1/me").await.is(200).json["role"], "depositor");
@@ -47,12 +47,11 @@ async fn each_role_may_do_what_it_is_for() {
         }
         body
     };
-    let wrong =
-        node.post("/api/v1/batches", submission(Some("bob"))).await.is_problem(400, "invalid", "ann's");
+    let wrong = node.post("/api/v1/batches", submission(Some("bob"))).await.problem(400, "invalid", "ann's");
     assert_eq!(wrong.fields(), ["submitter"]);
     let mut prior = submission(None);
     prior["priority"] = 0.into();
-    node.post("/api/v1/batches", prior).await.is_problem(400, "invalid", "only operators");
+    node.post("/api/v1/batches", prior).await.problem(400, "invalid", "only operators");
     let bid =
         node.post("/api/v1/batches", submission(None)).await.is(201).json["bid"].as_str().unwrap().to_owned();
     node.batch_is(&bid, "completed").await;
@@ -68,7 +67,7 @@ async fn each_role_may_do_what_it_is_for() {
         (Method::POST, "/api/v1/jobs/bulk"),
         (Method::DELETE, "/api/v1/jobs/jid0000000001?confirm=true"),
     ] {
-        node.send(method, path, &json!({})).await.is_problem(403, "forbidden", "");
+        node.send(method, path, &json!({})).await.problem(403, "forbidden", "");
     }
 
     // What belongs to others is not there.
@@ -79,11 +78,11 @@ async fn each_role_may_do_what_it_is_for() {
         format!("jobs/{jid}"),
         format!("jobs/{jid}/history"),
     ] {
-        node.get(&format!("/api/v1/{path}")).await.is_problem(404, "not-found", "");
+        node.get(&format!("/api/v1/{path}")).await.problem(404, "not-found", "");
     }
     assert_eq!(node.get("/api/v1/batches").await.json["batches"], json!([]));
     assert_eq!(node.get("/api/v1/jobs").await.json["jobs"], json!([]));
-    node.post("/api/v1/batches", submission(None)).await.is_problem(409, "refused", "somebody else's");
+    node.post("/api/v1/batches", submission(None)).await.problem(409, "refused", "somebody else's");
 
     node.with_token(Some("oli-token"));
     node.get(&format!("/api/v1/jobs/{jid}")).await.is(200);
@@ -97,7 +96,7 @@ async fn each_role_may_do_what_it_is_for() {
         (Method::POST, format!("/api/v1/jobs/{jid}/hold"), json!({"force": true})),
         (Method::POST, "/api/v1/jobs/bulk".into(), json!({"action": "delete", "filter": {"batch": bid}})),
     ] {
-        node.send(method, &path, &body).await.is_problem(403, "forbidden", "this is for admin");
+        node.send(method, &path, &body).await.problem(403, "forbidden", "this is for admin");
     }
     node.with_token(Some("ada-token"));
     let audit = node.get("/api/v1/audit").await.is(200);
@@ -133,19 +132,19 @@ async fn other_sites_and_other_names_are_refused() {
     };
     let json = ("content-type", "application/json");
     let own = node.base.as_str();
-    sent(&[], None).await.is_problem(415, "unsupported-media-type", "X-Ingestd");
-    sent(&[("content-type", "text/plain")], Some("{}")).await.is_problem(415, "unsupported-media-type", "");
-    sent(&[("content-type", "application/x-www-form-urlencoded")], Some("a=b")).await.is_problem(
+    sent(&[], None).await.problem(415, "unsupported-media-type", "X-Ingestd");
+    sent(&[("content-type", "text/plain")], Some("{}")).await.problem(415, "unsupported-media-type", "");
+    sent(&[("content-type", "application/x-www-form-urlencoded")], Some("a=b")).await.problem(
         415,
         "unsupported-media-type",
         "",
     );
-    sent(&[json, ("origin", "https://evil.example.org")], None).await.is_problem(403, "cross-origin", "");
-    sent(&[json, ("origin", "null")], None).await.is_problem(403, "cross-origin", "");
-    sent(&[json, ("origin", "http://127.0.0.1:1")], None).await.is_problem(403, "cross-origin", "");
-    sent(&[json, ("sec-fetch-site", "cross-site")], None).await.is_problem(403, "cross-origin", "");
-    sent(&[json, ("sec-fetch-site", "same-site")], None).await.is_problem(403, "cross-origin", "");
-    sent(&[json, ("host", "evil.example.org")], None).await.is_problem(403, "wrong-host", "evil.example.org");
+    sent(&[json, ("origin", "https://evil.example.org")], None).await.problem(403, "cross-origin", "");
+    sent(&[json, ("origin", "null")], None).await.problem(403, "cross-origin", "");
+    sent(&[json, ("origin", "http://127.0.0.1:1")], None).await.problem(403, "cross-origin", "");
+    sent(&[json, ("sec-fetch-site", "cross-site")], None).await.problem(403, "cross-origin", "");
+    sent(&[json, ("sec-fetch-site", "same-site")], None).await.problem(403, "cross-origin", "");
+    sent(&[json, ("host", "evil.example.org")], None).await.problem(403, "wrong-host", "evil.example.org");
     assert_eq!(node.get("/api/v1/node").await.json["mode"], "running", "nothing has happened so far");
     sent(&[json, ("origin", own), ("sec-fetch-site", "same-origin")], Some("{}")).await.is(200);
     sent(&[("x-ingestd", "1")], None).await.is(200);
@@ -154,10 +153,10 @@ async fn other_sites_and_other_names_are_refused() {
     // A form of another site.
     let form = node.request(Method::POST, "/api/v1/batches").header("origin", "https://evil.example.org");
     let form = form.form(&[("profile", "test_content")]);
-    Answer::of(form.send().await.unwrap()).await.is_problem(403, "cross-origin", "");
+    Answer::of(form.send().await.unwrap()).await.problem(403, "cross-origin", "");
     // Rebinding reads nothing, either.
     let read = node.request(Method::GET, "/api/v1/batches").header("host", "evil.example.org");
-    Answer::of(read.send().await.unwrap()).await.is_problem(403, "wrong-host", "");
+    Answer::of(read.send().await.unwrap()).await.problem(403, "wrong-host", "");
 
     let answer = node.get("/api/v1/batches").await.is(200);
     for (name, value) in [
@@ -183,7 +182,7 @@ async fn requests_are_bounded_in_number_size_and_time() {
             break;
         }
     }
-    let limited = limited.expect("a limit").is_problem(429, "too-many-requests", "");
+    let limited = limited.expect("a limit").problem(429, "too-many-requests", "");
     assert!(limited.header("retry-after").parse::<u64>().unwrap() >= 1);
 
     let address = node.base.strip_prefix("http://").unwrap();
@@ -221,4 +220,33 @@ async fn a_node_that_others_reach_does_not_start_without_tokens() {
         log.contains("api.listen: 0.0.0.0 can be reached from elsewhere, and there are no tokens"),
         "{log}"
     );
+}
+
+#[tokio::test]
+async fn the_api_speaks_tls_and_the_node_fetches_its_own_uploads_by_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let names = ["127.0.0.1".to_owned(), "localhost".to_owned()];
+    let issued = rcgen::generate_simple_self_signed(names).unwrap();
+    let pem = issued.cert.pem();
+    std::fs::write(dir.path().join("cert.pem"), &pem).unwrap();
+    std::fs::write(dir.path().join("key.pem"), issued.signing_key.serialize_pem()).unwrap();
+    configure(dir.path(), "tls = { cert = 'cert.pem', key = 'key.pem' }", "");
+    let config = dir.path().join("ingestd.toml");
+    let text = std::fs::read_to_string(&config).unwrap().replace("[fetch]\n", "[fetch]\nca = 'cert.pem'\n");
+    std::fs::write(&config, text).unwrap();
+    let trusted = reqwest::Certificate::from_pem(pem.as_bytes()).unwrap();
+    let node = TestNode::start_in(dir, reqwest::Client::builder().tls_certs_only([trusted])).await;
+    assert!(node.base.starts_with("https://127.0.0.1:"), "{}", node.base);
+    let file = reqwest::multipart::Part::text("one").file_name("a.txt");
+    let form = reqwest::multipart::Form::new()
+        .part("file", file)
+        .text("profile", "test_content")
+        .text("submitter", "ann");
+    let answer = node.request(Method::POST, "/api/v1/batches").multipart(form).send().await.unwrap();
+    let bid = Answer::of(answer).await.is(201).json["bid"].as_str().unwrap().to_owned();
+    let batch = node.batch_is(&bid, "completed").await;
+    assert_eq!(batch["jobs"]["completed"], 1, "{batch}");
+    assert_eq!(node.get("/healthz").await.header("strict-transport-security"), "max-age=31536000");
+    let plain = reqwest::get(node.base.replace("https", "http") + "/healthz").await;
+    assert!(plain.is_err(), "{plain:?}");
 }

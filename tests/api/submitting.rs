@@ -53,8 +53,8 @@ async fn an_upload_becomes_a_batch_and_is_served_to_whoever_has_its_url() {
     assert_eq!(uploads(&node), 1);
     // Without its signature it is not there.
     let path = url.strip_prefix(&node.base).unwrap();
-    node.get(path.split_once('?').unwrap().0).await.is_problem(404, "not-found", "");
-    node.get(&path.replace("***", &"0".repeat(64))).await.is_problem(404, "not-found", "");
+    node.get(path.split_once('?').unwrap().0).await.problem(404, "not-found", "");
+    node.get(&path.replace("***", &"0".repeat(64))).await.problem(404, "not-found", "");
 }
 
 #[tokio::test]
@@ -99,7 +99,7 @@ async fn everything_that_is_wrong_is_told_at_once_and_nothing_is_made() {
         "response_type": "yaml", "priority": 100, "process_date": "tomorrow", "uuid": "a/b", "dc": {"colour": "red"},
         "tilte": "A thing", "note": ["x"],
     });
-    let answer = node.post("/api/v1/batches", body).await.is_problem(400, "invalid", "problems");
+    let answer = node.post("/api/v1/batches", body).await.problem(400, "invalid", "problems");
     let fields = answer.fields();
     for field in [
         "profile",
@@ -132,28 +132,28 @@ async fn everything_that_is_wrong_is_told_at_once_and_nothing_is_made() {
 
     let wrong =
         form("abc", "a.txt").text("digestType", "md5").text("digestValue", "0".repeat(32)).text("size", "4");
-    assert_eq!(upload(&node, wrong).await.is_problem(400, "invalid", "announced").fields(), ["size"]);
+    assert_eq!(upload(&node, wrong).await.problem(400, "invalid", "announced").fields(), ["size"]);
     let wrong = form("abc", "a.txt").text("digestType", "md5").text("digestValue", "0".repeat(32));
-    assert_eq!(upload(&node, wrong).await.is_problem(400, "invalid", "announced").fields(), ["digest_value"]);
+    assert_eq!(upload(&node, wrong).await.problem(400, "invalid", "announced").fields(), ["digest_value"]);
     let large = form("abc", "a.txt").part("more", Part::text("x"));
-    assert_eq!(upload(&node, large).await.is_problem(400, "invalid", "no such field").fields(), ["more"]);
+    assert_eq!(upload(&node, large).await.problem(400, "invalid", "no such field").fields(), ["more"]);
     let large = Form::new().part("file", Part::bytes(vec![b'x'; 2000]).file_name("a"));
-    upload(&node, large).await.is_problem(413, "too-large", "1000");
+    upload(&node, large).await.problem(413, "too-large", "1000");
     let twice = form("abc", "a.txt").part("file", Part::text("y").file_name("b"));
-    upload(&node, twice).await.is_problem(400, "invalid", "there is one already");
-    node.post("/api/v1/batches", json!({"note": "x".repeat(20_000)})).await.is_problem(413, "too-large", "");
-    node.post("/api/v1/batches", json!([1])).await.is_problem(400, "invalid", "JSON object");
+    upload(&node, twice).await.problem(400, "invalid", "there is one already");
+    node.post("/api/v1/batches", json!({"note": "x".repeat(20_000)})).await.problem(413, "too-large", "");
+    node.post("/api/v1/batches", json!([1])).await.problem(400, "invalid", "JSON object");
     let broken =
         node.request(Method::POST, "/api/v1/batches").header("content-type", "application/json").body("{");
-    Answer::of(broken.send().await.unwrap()).await.is_problem(400, "invalid", "EOF");
+    Answer::of(broken.send().await.unwrap()).await.problem(400, "invalid", "EOF");
     let plain = node.request(Method::POST, "/api/v1/batches").header("content-type", "text/plain").body("x");
-    Answer::of(plain.send().await.unwrap()).await.is_problem(
+    Answer::of(plain.send().await.unwrap()).await.problem(
         415,
         "unsupported-media-type",
         "multipart/form-data",
     );
     let empty = node.request(Method::POST, "/api/v1/batches").header("content-type", "multipart/form-data");
-    Answer::of(empty.send().await.unwrap()).await.is_problem(400, "invalid", "");
+    Answer::of(empty.send().await.unwrap()).await.problem(400, "invalid", "");
 
     assert_eq!(uploads(&node), 0);
     let all = node.get("/api/v1/batches").await.json;
