@@ -37,6 +37,7 @@ pub(crate) use self::problem::{Problem, Problems};
 use self::read::Reader;
 use self::sections::Parts;
 use self::tree::{Origin, Tree};
+use crate::api::ApiSettings;
 use crate::logs::LogSettings;
 
 /// Where a file is looked for if none is named: the first that is there. Without any, the defaults hold.
@@ -48,6 +49,7 @@ pub(crate) struct Loaded {
     pub steps: ingest_steps::settings::Settings,
     pub node: ingest_actors::settings::Settings,
     pub log: LogSettings,
+    pub api: ApiSettings,
     /// The file that was read, if there is one.
     pub path: Option<PathBuf>,
     /// Every key, as it holds.
@@ -154,13 +156,14 @@ fn complete(mut tree: Tree, readable: bool, mut reader: Reader<'_>) -> Checked {
 }
 
 fn typed(effective: &Effective, path: Option<PathBuf>) -> Result<Loaded, (&'static str, String)> {
-    let Parts { store, steps, node, log } = Parts::read(&effective.tree().plain());
+    let Parts { store, steps, node, log, api } = Parts::read(&effective.tree().plain());
     let of = |section: &'static str| move |why: String| (section, why);
     Ok(Loaded {
         store: store.map_err(of("store"))?,
         steps: steps.map_err(of(""))?,
         node: node.map_err(of(""))?,
         log: log.map_err(of("log"))?,
+        api: api.map_err(of("api"))?,
         path,
         effective: effective.clone(),
     })

@@ -3,11 +3,13 @@
 //! | to find | look in |
 //! |---|---|
 //! | the commands, one a file | [`cli`] |
+//! | the HTTP API | [`api`] |
 //! | the configuration: read, judged, shown | [`config`] |
 //! | changes of it on the disk | [`changes`] |
 //! | the logs | [`logs`] |
 //! | what a service manager is told | [`systemd`] |
 
+mod api;
 mod changes;
 mod cli;
 mod config;

@@ -18,11 +18,12 @@ use ingest_steps::step::admit::Freed;
 use ingest_store::{SessionState, Store};
 use parking_lot::RwLock;
 use ractor::ActorRef;
-use tokio::sync::watch;
+use tokio::sync::{broadcast, watch};
 
 use crate::bench::Bench;
 use crate::crash::Crash;
 use crate::desk::Floor;
+use crate::meters::Meters;
 use crate::restart::Verdict;
 use crate::restart_log::{Restart, RestartLog};
 use crate::root::Role;
@@ -62,6 +63,7 @@ pub struct House {
     pub log: RestartLog,
     pub floor: Arc<Floor>,
     pub counts: Counts,
+    pub meters: Meters,
     pub directory: Directory,
     mode: watch::Sender<Mode>,
     link: watch::Sender<SessionState>,
@@ -70,6 +72,8 @@ pub struct House {
     pub(crate) services: ArcSwapOption<Services>,
     pub(crate) steps: ArcSwap<ingest_steps::settings::Settings>,
     last_restart: RwLock<Option<String>>,
+    /// Each restart, for whoever listens.
+    restarts: broadcast::Sender<Restart>,
     /// How many actors were started.
     actors: AtomicU64,
 }
@@ -246,6 +250,7 @@ impl House {
             log,
             floor: Arc::default(),
             counts: Counts::default(),
+            meters: Meters::default(),
             directory: Directory::default(),
             mode: watch::Sender::new(Mode::Running),
             link: watch::Sender::new(SessionState::Suspended),
@@ -253,6 +258,7 @@ impl House {
             services: ArcSwapOption::empty(),
             steps: ArcSwap::from_pointee(steps),
             last_restart: RwLock::default(),
+            restarts: broadcast::Sender::new(64),
             actors: AtomicU64::new(0),
         }
     }
@@ -285,6 +291,21 @@ impl House {
             tell(&self.directory.access, access::Message::Look);
         }
         changed
+    }
+
+    /// The mode and its changes.
+    pub fn modes(&self) -> watch::Receiver<Mode> {
+        self.mode.subscribe()
+    }
+
+    /// The state of the session and its changes.
+    pub fn links(&self) -> watch::Receiver<SessionState> {
+        self.link.subscribe()
+    }
+
+    /// Restarts from now on.
+    pub fn restarts(&self) -> broadcast::Receiver<Restart> {
+        self.restarts.subscribe()
     }
 
     pub fn link(&self) -> SessionState {
@@ -322,7 +343,8 @@ impl House {
         self.life.borrow().clone()
     }
 
-    pub(crate) fn lives(&self) -> watch::Receiver<Option<Arc<Life>>> {
+    /// The lives of sessions, as they come and go.
+    pub fn lives(&self) -> watch::Receiver<Option<Arc<Life>>> {
         self.life.subscribe()
     }
 
@@ -337,13 +359,14 @@ impl House {
     /// Writes down that an actor is started again.
     pub(crate) fn restarted(&self, actor: &str, crash: &Crash, verdict: Verdict, about: About) {
         Counts::add(&self.counts.restarts, 1);
+        self.meters.restarted(about.pool.as_deref(), crash.reason.name());
         let (count, backoff) = match verdict {
             Verdict::Again { count, after } => (count, after),
             Verdict::GiveUp { count } => (count, Duration::ZERO),
         };
         let at = ingest_queue::date::Clock::system().now();
         *self.last_restart.write() = Some(format!("{at} {actor}: {}", crash.reason.name()));
-        self.log.write(&Restart {
+        let restart = Restart {
             at,
             node: self.name.clone(),
             actor: actor.to_owned(),
@@ -356,7 +379,10 @@ impl House {
             location: crash.location.clone(),
             count,
             backoff_ms: u64::try_from(backoff.as_millis()).unwrap_or(u64::MAX),
-        });
+        };
+        self.log.write(&restart);
+        // Nobody may be listening.
+        let _ = self.restarts.send(restart);
         if let Verdict::GiveUp { count } = verdict {
             tracing::error!(actor, count, message = crash.message, "it died too often, and is given up");
         }

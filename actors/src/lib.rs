@@ -15,6 +15,7 @@
 //! | what is tidied up | `janitor` |
 //! | what a worker does with a job | [`work`] |
 //! | how actors die, and what of that is written down | [`crash`], [`restart`], [`restart_log`] |
+//! | what is measured | [`meters`] |
 //! | what can be set | [`settings`] |
 //!
 //! Every actor has the same order: what it is told, what it knows, its handlers, its parts. This crate may not know of
@@ -31,6 +32,7 @@ mod feeds;
 pub mod gate;
 pub mod house;
 mod janitor;
+pub mod meters;
 pub mod node;
 mod pool;
 mod pools;

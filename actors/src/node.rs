@@ -101,6 +101,11 @@ impl Node {
         self.ready.clone().wait_for(|ready| *ready).await.is_ok()
     }
 
+    /// Whether all actors run now.
+    pub fn has_started(&self) -> bool {
+        *self.ready.borrow()
+    }
+
     /// Whether all actors run now, and work is taken.
     pub fn is_ready(&self) -> bool {
         *self.ready.borrow() && self.house.takes_work()
@@ -193,6 +198,16 @@ impl Node {
             tell(&self.house.directory.watcher, watcher::Message::Rearm);
             tell(&self.house.directory.janitor, janitor::Message::Rearm);
         }
+        tell(&self.house.directory.registrar, registrar::Message::Refresh);
+    }
+
+    /// Gives the pools other sizes or patience, until settings are applied again.
+    pub fn set_pools(&self, change: impl FnOnce(&mut crate::settings::Pools)) {
+        let mut settings = Settings::clone(&self.house.settings.load());
+        change(&mut settings.pools);
+        self.house.settings.store(Arc::new(settings));
+        tell(&self.house.directory.pools, pools::Message::Resize);
+        tell(&self.house.directory.access, access::Message::Resize);
         tell(&self.house.directory.registrar, registrar::Message::Refresh);
     }
 

@@ -43,6 +43,9 @@ pub struct Info {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_restart: Option<String>,
     pub since: String,
+    /// Where it answers, if it serves the API.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
 }
 
 /// The actor.
@@ -142,6 +145,7 @@ impl State {
             restarts,
             last_restart: self.house.last_restart(),
             since: self.since.clone(),
+            url: self.house.steps.load().fetch.public_url.as_ref().map(ToString::to_string),
         }
     }
 

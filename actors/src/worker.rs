@@ -117,7 +117,10 @@ impl Worker {
     async fn work(&self, message: Message) -> Result<(), Crash> {
         match message {
             Message::Work(candidate) => match self.take(candidate).await? {
-                Some(lease) => self.step(lease).await,
+                Some(lease) => {
+                    self.house.meters.taken(&lease);
+                    self.step(lease).await
+                }
                 None => Ok(()),
             },
             Message::Continue(lease) => self.step(*lease).await,
@@ -132,7 +135,10 @@ impl Worker {
         let node = self.house.name.as_str();
         let span = tracing::info_span!("job", node, batch = %bid, job = %jid, state, attempt);
         async {
+            let began = Instant::now();
             let answer = self.run(&mut lease).await;
+            let bytes = self.desk.current().map_or(0, |current| current.progress.done().1);
+            self.house.meters.stepped(entry.state, began.elapsed(), bytes);
             // Told to stop because of that: its pool gives the job back, and it counts.
             if self.desk.has_stalled() {
                 return Err(Crash::of(Reason::Stall, "its step made no progress"));
@@ -186,11 +192,12 @@ impl Worker {
         match step::conclude(self.queue(), &mut lease, answer).await {
             Ok(Ending::Moved(to)) => {
                 self.finder.finished(entry);
-                self.moved(&lease, to);
+                self.moved(&lease, entry.state, to);
                 Ok(())
             }
             Ok(Ending::GivenBack(why)) => {
                 tracing::info!(why, "given back");
+                self.house.meters.given_back(entry.state);
                 if again {
                     self.finder.delay(entry.jid, Instant::now() + AGAIN);
                 } else {
@@ -207,8 +214,9 @@ impl Worker {
         }
     }
 
-    fn moved(&self, lease: &Lease, to: JobState) {
+    fn moved(&self, lease: &Lease, from: JobState, to: JobState) {
         Counts::add(&self.house.counts.moved, 1);
+        self.house.meters.moved(from, to);
         let message = lease.job().status.message.as_str();
         match to {
             JobState::Failed => tracing::warn!(message, "failed"),
@@ -264,6 +272,7 @@ impl Worker {
         let (bid, attempt) = (lease.job().bid, lease.job().status.attempt);
         self.finder.hand_over(from, to);
         Counts::add(&self.house.counts.moved, 1);
+        self.house.meters.moved(from.state, to.state);
         let Some(seat) = seat.take() else { return };
         if seat.desk.put(to, Some(bid), attempt) {
             // If it has died, whoever closes its desk finds the job there.

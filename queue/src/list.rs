@@ -31,7 +31,7 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use ingest_store::Session;
 use serde::{Deserialize, Serialize};
 
-pub use batches::{BatchFilter, BatchLine, Expanded, ListCounts, batches, held_jobs};
+pub use batches::{BatchFilter, BatchLine, Expanded, ListCounts, batch, batches, held_jobs};
 pub use filter::Filter;
 pub(crate) use job_line::job_line;
 pub use job_line::{JobLine, jobs};

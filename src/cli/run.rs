@@ -10,14 +10,18 @@
 //! end at once.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use ingest_actors::node::{Config, End, Node};
+use ingest_steps::settings::Settings as Steps;
+use ingest_steps::urls::Urls;
 use ingest_store::Store;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::MissedTickBehavior;
 
+use crate::api;
 use crate::changes::Changes;
 use crate::config::{self, Environment, Loaded};
 use crate::logs::{self, LogHandle};
@@ -63,13 +67,26 @@ impl Run {
         let file = loaded.path.as_ref().map_or("the defaults".to_owned(), |path| path.display().to_string());
         tracing::info!(version = env!("CARGO_PKG_VERSION"), config = file, "ingestd starts");
         let store = Store::open(&loaded.store).map_err(|error| Ended::Refused(error.to_string()))?;
-        let (node, steps) = (loaded.node.clone(), loaded.steps.clone());
+        // Before the node: the URLs of its files have the port in them.
+        let bound = api::bind(loaded.api.clone(), &loaded.node.node.dir).await.map_err(Ended::Refused)?;
+        let urls = bound.urls().clone();
+        let (node, steps) = (loaded.node.clone(), with_urls(&loaded.steps, &urls));
         let node = Node::start(Config { store, node, steps, work: None }).await.map_err(Ended::Refused)?;
+        let node = Arc::new(node);
         let signals = Signals::new().context("signals cannot be listened to")?;
         let changes = Changes::watch(&loaded);
         let systemd = Systemd::of_process();
-        let daemon = Daemon { asked: self.config, environment, loaded, log, node, systemd };
-        match daemon.live(signals, changes).await {
+        let address = bound.urls().public().to_string();
+        let (end, ending) = tokio::sync::oneshot::channel::<()>();
+        let serving = tokio::spawn(bound.serve(node.clone(), axum::Router::new(), async {
+            // Told, or nobody is left to tell.
+            let _ = ending.await;
+        }));
+        let daemon = Daemon { asked: self.config, environment, loaded, log, node, systemd, urls, address };
+        let ended = daemon.live(signals, changes).await;
+        drop(end);
+        let _ = serving.await;
+        match ended {
             End::Drained => Ok(()),
             End::Refused(why) => Err(Ended::Refused(why).into()),
             End::GaveUp(why) => Err(Ended::GaveUp(why).into()),
@@ -102,8 +119,19 @@ struct Daemon {
     environment: Environment,
     loaded: Loaded,
     log: LogHandle,
-    node: Node,
+    node: Arc<Node>,
     systemd: Systemd,
+    urls: Urls,
+    /// Where the API is.
+    address: String,
+}
+
+/// The settings of the steps, on a node that serves its files.
+fn with_urls(steps: &Steps, urls: &Urls) -> Steps {
+    let mut steps = steps.clone();
+    steps.fetch.public_url = Some(urls.public().clone());
+    steps.urls = Some(urls.clone());
+    steps
 }
 
 impl Daemon {
@@ -122,7 +150,7 @@ impl Daemon {
                 is_ready = self.node.ready(), if !ready => {
                     if is_ready {
                         ready = true;
-                        tracing::info!(node = self.node.house().name, "ready");
+                        tracing::info!(node = self.node.house().name, api = self.address, "ready");
                         self.systemd.say("READY=1\nSTATUS=takes work");
                     }
                 }
@@ -191,7 +219,7 @@ impl Daemon {
             }
         }
         self.log.reload(&holds.log);
-        self.node.apply(holds.node.clone(), holds.steps.clone());
+        self.node.apply(holds.node.clone(), with_urls(&holds.steps, &self.urls));
         let count = self.node.apply_profiles(profiles);
         let live = differs.iter().filter(|change| change.live).count();
         let later = differs.len() - live;

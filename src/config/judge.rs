@@ -33,7 +33,7 @@ pub(super) enum Rule {
 }
 
 /// Which. A star is any name.
-pub(super) const RULES: [(&str, Rule); 46] = [
+pub(super) const RULES: [(&str, Rule); 55] = [
     ("store.limits.deadline", Rule::Lasting),
     ("store.limits.max_requests", Rule::AtLeastOne),
     ("store.limits.watch_backlog", Rule::AtLeastOne),
@@ -80,6 +80,15 @@ pub(super) const RULES: [(&str, Rule); 46] = [
     ("access.large_from", Rule::AtLeastOne),
     ("access.rate", Rule::AtLeastOne),
     ("log.throttle.within", Rule::Lasting),
+    ("api.max_upload", Rule::AtLeastOne),
+    ("api.max_body", Rule::AtLeastOne),
+    ("api.rate", Rule::AtLeastOne),
+    ("api.max_connections", Rule::AtLeastOne),
+    ("api.max_streams", Rule::AtLeastOne),
+    ("api.timeout", Rule::Lasting),
+    ("api.stall", Rule::Lasting),
+    ("api.urls_last", Rule::Lasting),
+    ("api.audit_log", Rule::AtLeastOne),
 ];
 
 impl Rule {
@@ -172,6 +181,11 @@ fn together(tree: &Tree, file: Option<&File>) -> Vec<Problem> {
                 Some((key, why)) => wrong(key, why.to_owned()),
                 None => wrong("pools", problem),
             }
+        }
+    }
+    if let Ok(api) = &parts.api {
+        for (key, why) in api.problems() {
+            wrong(key, why);
         }
     }
     if let Ok(store) = &parts.store

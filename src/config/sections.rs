@@ -5,6 +5,7 @@ use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
 use super::keys::{self, SIZES};
+use crate::api::ApiSettings;
 use crate::logs::LogSettings;
 
 /// The sections of the node itself; those that are named nowhere here are of the steps.
@@ -17,6 +18,7 @@ pub(super) struct Parts {
     pub steps: Result<ingest_steps::settings::Settings, String>,
     pub node: Result<ingest_actors::settings::Settings, String>,
     pub log: Result<LogSettings, String>,
+    pub api: Result<ApiSettings, String>,
 }
 
 impl Parts {
@@ -29,10 +31,11 @@ impl Parts {
             Value::Table(sections.map(|(section, value)| (section.clone(), value.clone())).collect())
         };
         let of_node = |section: &str| NODE.contains(&section);
-        let of_steps = |section: &str| !of_node(section) && section != "store" && section != "log";
+        let of_steps = |section: &str| !of_node(section) && !["store", "log", "api"].contains(&section);
         Self {
             store: typed(whole("store")),
             log: typed(whole("log")),
+            api: typed(whole("api")),
             node: typed(part(&of_node)),
             steps: typed(part(&of_steps)),
         }
@@ -46,6 +49,7 @@ pub(super) fn check(section: &str, content: Table) -> Result<(), String> {
     match section {
         "store" => typed::<StoreConfig>(content(&alone)).map(drop),
         "log" => typed::<LogSettings>(content(&alone)).map(drop),
+        "api" => typed::<ApiSettings>(content(&alone)).map(drop),
         section if NODE.contains(&section) => {
             typed::<ingest_actors::settings::Settings>(Value::Table(alone)).map(drop)
         }

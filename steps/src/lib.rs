@@ -44,4 +44,5 @@ pub mod settings;
 pub mod size;
 pub mod step;
 pub mod storage;
+pub mod urls;
 pub mod work;

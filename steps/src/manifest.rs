@@ -36,7 +36,7 @@ pub mod write;
 
 pub use columns::{Column, Kind, Term};
 pub(crate) use header::sniff;
-pub(crate) use names::fault as fault_of_name;
+pub use names::fault as fault_of_name;
 pub use problems::{Problem, Problems};
 pub use read::Reader;
 pub use write::Writer;

@@ -14,6 +14,7 @@ use crate::mail::smtp::SmtpConfig;
 use crate::minter::ezid::EzidConfig;
 use crate::storage::http::HttpSettings;
 use crate::storage::s3::S3Settings;
+use crate::urls::Urls;
 use crate::{archive, fetch, notify, provision, size};
 
 /// All sections that are about the work of the states.
@@ -34,6 +35,9 @@ pub struct Settings {
     pub inventory: Inventory,
     pub mail: Mail,
     pub access: Access,
+    /// How URLs of this node's own files are made; the node sets it. Absent: they are `file:` URLs, or not signed.
+    #[serde(skip)]
+    pub urls: Option<Urls>,
 }
 
 impl Default for Settings {
@@ -54,6 +58,7 @@ impl Default for Settings {
             inventory: Inventory::default(),
             mail: Mail::default(),
             access: Access::default(),
+            urls: None,
         }
     }
 }

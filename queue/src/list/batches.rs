@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::filter::{Text, is_between};
 use super::node::{self, LockedBy, Read, Trouble};
-use super::{Look, Page, PageRequest, candidates, children, turn, width};
+use super::{Look, Page, PageRequest, Unread, candidates, children, turn, width};
 use crate::date::Date;
 use crate::error::{Error, Result};
 use crate::ids::{Bid, Jid};
@@ -84,6 +84,15 @@ pub async fn batches(session: &Session, filter: &BatchFilter, page: &PageRequest
     let mut page = turn(&candidates.ids, limit, width(session), look).await?;
     page.unreadable.splice(0..0, candidates.bad);
     Ok(page)
+}
+
+/// One batch; `None` if it is gone. One whose status cannot be read is an error.
+pub async fn batch(session: &Session, bid: Bid) -> Result<Option<BatchLine>> {
+    let look = look(session, &BatchFilter::default(), bid).await?;
+    match (look.line, look.unreadable.into_iter().next()) {
+        (None, Some(Unread { path, why })) => Err(Error::Corrupt { path, why }),
+        (line, _) => Ok(line),
+    }
 }
 
 /// For how many held jobs a batch waits: two listings of names, however many there are.

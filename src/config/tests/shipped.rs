@@ -11,6 +11,7 @@ use ingest_store::engines::zookeeper::{Acl, ZookeeperConfig};
 use ingest_store::{EngineConfig, Limits, StoreConfig};
 use serde::Deserialize;
 
+use crate::api::ApiSettings;
 use crate::config::keys::{self, KEYS, SHIPPED};
 use crate::config::sections;
 use crate::logs::LogSettings;
@@ -43,6 +44,7 @@ struct Config {
     shutdown: Option<node::Shutdown>,
     upkeep: Option<node::Upkeep>,
     log: Option<LogSettings>,
+    api: Option<ApiSettings>,
 }
 
 impl Config {
@@ -81,6 +83,7 @@ impl Config {
             inventory: self.inventory.unwrap(),
             mail: self.mail.unwrap(),
             access: self.access.unwrap(),
+            urls: None,
         }
     }
 }
@@ -92,6 +95,7 @@ fn the_shipped_configuration_is_the_default() {
     assert_eq!(config.store.take().unwrap(), StoreConfig { engine, limits: Limits::default() });
     assert_eq!(config.node(), node::Settings::default());
     assert_eq!(config.log.take().unwrap(), LogSettings::default());
+    assert_eq!(config.api.take().unwrap(), ApiSettings::default());
     assert_eq!(config.steps(), Settings::default());
 }
 
@@ -173,7 +177,10 @@ fn every_example_is_right_once_its_comment_marks_are_gone() {
             "[mail.by.smtp]"
         ]
     );
-    assert_eq!(absent, 13, "three in the file, one in the queue, and those of the examples");
+    assert_eq!(
+        absent, 16,
+        "three in the file, one in the queue, three of the API, and those of the examples"
+    );
 }
 
 #[test]
@@ -218,6 +225,10 @@ fn what_is_absent_by_default_is_none_in_the_code() {
     assert_eq!(
         absent,
         [
+            "api.public_url",
+            "api.tls.cert",
+            "api.tls.key",
+            "api.url_key",
             "queue.ageing",
             "work.quota",
             "fetch.ca",
@@ -289,6 +300,7 @@ fn every_key_stands_in_the_file_and_on_the_page() {
         ("[upkeep]", None),
         ("[log]", None),
         ("[log.throttle]", None),
+        ("[api]", None),
     ];
     let sections = sections();
     let mut missing = Vec::new();

@@ -6,7 +6,7 @@ use std::collections::hash_map::Entry;
 use sha2::{Digest as _, Sha256};
 
 /// Why a name cannot be the name of a file below its directory.
-pub(crate) fn fault(name: &str) -> Option<&'static str> {
+pub fn fault(name: &str) -> Option<&'static str> {
     if name.contains('\0') {
         Some("holds a NUL character")
     } else if name.starts_with('/') {

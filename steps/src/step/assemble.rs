@@ -24,7 +24,7 @@ mod find;
 mod request;
 mod write;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use futures::StreamExt as _;
@@ -192,14 +192,20 @@ pub async fn run(
         Err(failure) => return Err(writer.give_up().await.err().unwrap_or(failure)),
     };
     token.cloud_content_byte = assembled;
-    token.other.insert(FILE.into(), name.into());
+    token.other.insert(FILE.into(), name.as_str().into());
     token.status = Some(AccessState::Completed.name().into());
-    token.url = Url::from_file_path(std::path::absolute(&path).unwrap_or_else(|_| path.clone()))
-        .ok()
-        .map(|url| url.to_string());
+    token.url = place(services, &name, &path).map(|url| url.to_string());
     token.anticipated_availability_time = Some(queue.now().to_string());
     queue.write_access_token(lease, &token).await?;
     Ok(Assembled { path, size: assembled })
+}
+
+/// Where the file can be fetched: from this node, if it serves files, or from this disk.
+fn place(services: &Services, name: &str, path: &Path) -> Option<Url> {
+    match &services.settings.urls {
+        Some(urls) => urls.sign(&format!("access/{name}")).ok(),
+        None => Url::from_file_path(std::path::absolute(path).unwrap_or_else(|_| path.to_owned())).ok(),
+    }
 }
 
 /// What became of an item.

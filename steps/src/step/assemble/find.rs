@@ -33,6 +33,10 @@ pub enum Found {
     Failed {
         why: String,
     },
+    /// It is whole, and on the disk of another node, which serves it here.
+    Elsewhere {
+        url: String,
+    },
 }
 
 /// Finds what a token stands for. A token that is wrong in any way is as unknown as any other.
@@ -62,10 +66,20 @@ pub async fn find(queue: &Queue, services: &Services, token: &str) -> Result<Fou
                     let name = Wanted::read(&kept).map_or_else(|_| aid.to_string(), |wanted| wanted.name());
                     Ok(Found::Ready { path, size: file.len(), name: format!("{name}.zip") })
                 }
-                Err(error) => Ok(Found::Failed { why: format!("its file is not on this node: {error}") }),
+                Err(error) => match kept.url.filter(|url| url.starts_with("http")) {
+                    Some(url) if !is_ours(services, &url) => Ok(Found::Elsewhere { url }),
+                    _ => Ok(Found::Failed { why: format!("its file is not on this node: {error}") }),
+                },
             }
         }
     }
+}
+
+/// Whether this node itself should have it.
+fn is_ours(services: &Services, url: &str) -> bool {
+    let own = services.settings.urls.as_ref().map(|urls| urls.public().origin());
+    let theirs = url::Url::parse(url).map(|url| url.origin());
+    theirs.is_ok_and(|theirs| own == Some(theirs))
 }
 
 /// Whether it was there long enough.

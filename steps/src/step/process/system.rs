@@ -16,7 +16,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::utf8_percent_encode;
 use url::Url;
 
 use super::Sources;
@@ -29,8 +29,10 @@ use crate::manifest::{Kind, Row, Writer};
 use crate::outcome::{Failure, Result};
 use crate::payload::PayloadKind;
 use crate::services::{Services, blocking};
+use crate::settings::Settings;
 use crate::step::{Payload, Task};
 use crate::storage::StoreFile;
+use crate::urls::ELEMENT;
 use crate::work::{AttemptDir, WorkDir};
 
 const ERC: &str = "system/mrt-erc.txt";
@@ -38,9 +40,6 @@ const DUBLIN_CORE: &str = "system/mrt-dc.xml";
 const INGEST: &str = "system/mrt-ingest.txt";
 const SUBMISSION: &str = "system/mrt-submission-manifest.txt";
 const STORAGE: &str = "system/mrt-storage-manifest.txt";
-
-/// What stays as it is in an element of a URL.
-const ELEMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Everything that is to be stored.
 #[derive(Debug)]
@@ -62,7 +61,7 @@ pub(super) async fn make(task: &Task<'_>, services: &Services, ark: &Ark, source
     ];
     let work = services.work.clone();
     let (bid, jid, attempt) = (job.bid, job.jid, job.status.attempt);
-    let public = services.settings.fetch.public_url.clone();
+    let settings = services.settings.clone();
     let (sources, progress) = (sources.clone(), task.progress.clone());
     blocking("writing the system files", move || {
         let dir = work.make_attempt(bid, jid, attempt)?;
@@ -83,7 +82,7 @@ pub(super) async fn make(task: &Task<'_>, services: &Services, ark: &Ark, source
         }
         submission(&dir, &sources, &payload, &files)?;
         files.push(described(&dir, SUBMISSION)?);
-        let place = |dir: &AttemptDir, path: &str| place(&work, public.as_ref(), dir, path);
+        let place = |dir: &AttemptDir, path: &str| place(&work, &settings, dir, path);
         let rows = files.iter().map(|file| {
             let url = place(&file.dir, &file.path)?;
             Ok(row(url.to_string(), file.path.clone(), file))
@@ -242,15 +241,18 @@ fn described(dir: &AttemptDir, name: &str) -> Result<Described> {
 }
 
 /// The URL of a file: below the public one, if there is one, or on this disk.
-fn place(work: &WorkDir, public: Option<&Url>, dir: &AttemptDir, path: &str) -> Result<Url> {
+fn place(work: &WorkDir, settings: &Settings, dir: &AttemptDir, path: &str) -> Result<Url> {
     let file = dir.path().join(path);
-    let Some(public) = public else {
+    let Some(public) = &settings.fetch.public_url else {
         return Url::from_file_path(&file)
             .map_err(|()| Failure::fail(format!("{} has no URL", file.display())));
     };
     let below = |root: &Path| dir.path().strip_prefix(root).ok()?.to_str().map(str::to_owned);
     let below = below(work.root())
         .ok_or_else(|| Failure::fail(format!("{} is not a working directory", dir.path().display())))?;
+    if let Some(urls) = &settings.urls {
+        return urls.sign(&format!("work/{below}/{path}")).map_err(Failure::fail);
+    }
     let elements: Vec<_> = below.split('/').chain(path.split('/')).map(encoded).collect();
     let url = format!("{}/work/{}", public.as_str().trim_end_matches('/'), elements.join("/"));
     Url::parse(&url).map_err(|error| Failure::fail(format!("{url}: {error}")))

@@ -1,0 +1,94 @@
+//! What is measured while the node works: counters and histograms, for whoever asks.
+//!
+//! Labels are names of states and pools, and reasons: there are few, whatever comes.
+
+use std::time::Duration;
+
+use ingest_queue::date::Date;
+use ingest_queue::jobs::Lease;
+use ingest_queue::states::{JobState, States as _};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+
+type OfState = [(&'static str, &'static str); 1];
+type OfMove = [(&'static str, &'static str); 2];
+type OfDeath = [(&'static str, String); 2];
+
+/// The meters of a node.
+#[derive(Debug)]
+pub struct Meters {
+    transitions: Family<OfMove, Counter>,
+    steps: Family<OfState, Histogram>,
+    waiting: Family<OfState, Histogram>,
+    bytes: Family<OfState, Counter>,
+    retries: Family<OfState, Counter>,
+    restarts: Family<OfDeath, Counter>,
+}
+
+impl Default for Meters {
+    fn default() -> Self {
+        Self {
+            transitions: Family::default(),
+            // 5 ms to an hour and a half, and 100 ms to a day and more.
+            steps: Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.005, 4.0, 11))),
+            waiting: Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.1, 4.0, 11))),
+            bytes: Family::default(),
+            retries: Family::default(),
+            restarts: Family::default(),
+        }
+    }
+}
+
+fn of(state: JobState) -> OfState {
+    [("state", state.name())]
+}
+
+impl Meters {
+    /// Names all of them in a registry.
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register("transitions", "Jobs that this node has moved on", self.transitions.clone());
+        registry.register("step_seconds", "How long the work of a state took", self.steps.clone());
+        registry.register(
+            "waiting_seconds",
+            "How long jobs waited in a state before this node took them",
+            self.waiting.clone(),
+        );
+        registry.register("bytes", "Bytes that steps have worked on", self.bytes.clone());
+        registry.register(
+            "retries",
+            "Steps that ended without a transition, to be tried again",
+            self.retries.clone(),
+        );
+        registry.register("restarts", "Actors that were started again", self.restarts.clone());
+    }
+
+    pub(crate) fn moved(&self, from: JobState, to: JobState) {
+        self.transitions.get_or_create(&[("from", from.name()), ("to", to.name())]).inc();
+    }
+
+    pub(crate) fn stepped(&self, state: JobState, took: Duration, bytes: u64) {
+        self.steps.get_or_create(&of(state)).observe(took.as_secs_f64());
+        self.bytes.get_or_create(&of(state)).inc_by(bytes);
+    }
+
+    /// A job was taken out of the queue.
+    pub(crate) fn taken(&self, lease: &Lease) {
+        let job = lease.job();
+        let came: Option<Date> =
+            job.history.as_ref().and_then(|history| history.entries.last()).map(|last| last.at);
+        if let (Some(came), Some(taken)) = (came, job.status.start_processing_date) {
+            self.waiting.get_or_create(&of(job.state())).observe(came.until(taken).as_secs_f64());
+        }
+    }
+
+    pub(crate) fn given_back(&self, state: JobState) {
+        self.retries.get_or_create(&of(state)).inc();
+    }
+
+    pub(crate) fn restarted(&self, pool: Option<&str>, reason: &str) {
+        let pool = pool.unwrap_or_default().to_owned();
+        self.restarts.get_or_create(&[("pool", pool), ("reason", reason.to_owned())]).inc();
+    }
+}

@@ -1,0 +1,144 @@
+//! The HTTP API of a node. `docs/api.md` is the contract.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | what goes over the wire | [`wire`] |
+//! | all routes, and the document made of them | [`document`] |
+//! | what every request passes and every answer carries | [`guard`], [`caller`], [`rate`], [`audit`] |
+//! | what went wrong | [`problem`] |
+//! | submission | [`submit`] |
+//! | what is seen and done | [`batches`], [`jobs`], [`bulk`], [`states`], [`holds`], [`nodes`], [`pools`], [`access`] |
+//! | live events | [`events`] |
+//! | files by signed URLs | [`files`] |
+//! | health, metrics | [`health`], [`metrics`] |
+//! | connections | [`serve`] |
+//! | what can be set | [`settings`] |
+//!
+//! **When things break.** While the tree is away requests wait a little, and are answered 503. When the node ends the API
+//! answers to the last, and then lets what is under way come to its end.
+
+mod access;
+mod app;
+mod audit;
+mod batches;
+mod bulk;
+mod caller;
+mod document;
+mod events;
+mod files;
+mod guard;
+mod health;
+mod holds;
+mod jobs;
+mod key;
+mod metrics;
+mod nodes;
+mod pools;
+mod problem;
+mod rate;
+mod read;
+mod serve;
+mod settings;
+mod shown;
+mod states;
+mod submit;
+pub(crate) mod wire;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use axum::Router;
+use ingest_actors::node::Node;
+use ingest_steps::urls::Urls;
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+use url::Url;
+
+use app::App;
+pub(crate) use settings::ApiSettings;
+
+/// The file of the node's directory that says where the API is.
+const ADDRESS: &str = "api-address";
+
+/// A place to listen, before there is a node.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    listener: TcpListener,
+    address: SocketAddr,
+    settings: ApiSettings,
+    tls: Option<Tls>,
+    urls: Urls,
+    dir: PathBuf,
+}
+
+/// Without what it holds, which nobody may see.
+struct Tls(TlsAcceptor);
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Tls")
+    }
+}
+
+/// Begins to listen, and finds out under which URL. `dir` is the node's own directory.
+pub(crate) async fn bind(settings: ApiSettings, dir: &Path) -> Result<Bound, String> {
+    let tls = settings.tls.as_ref().map(serve::tls).transpose()?.map(Tls);
+    let listener = TcpListener::bind(settings.listen)
+        .await
+        .map_err(|error| format!("api.listen: {}: {error}", settings.listen))?;
+    let address = listener.local_addr().map_err(|error| format!("api.listen: {error}"))?;
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let public = match &settings.public_url {
+        Some(url) => url.clone(),
+        None => {
+            Url::parse(&format!("{scheme}://{address}/")).map_err(|error| format!("{address}: {error}"))?
+        }
+    };
+    let (of_dir, given) = (dir.to_owned(), settings.url_key.clone());
+    let key = tokio::task::spawn_blocking(move || key::of(&of_dir, given.as_ref())).await;
+    let key = key.map_err(|error| error.to_string())??;
+    let urls = Urls::new(public, key, settings.urls_last);
+    Ok(Bound { listener, address, settings, tls, urls, dir: dir.to_owned() })
+}
+
+impl Bound {
+    /// How the URLs of this node's files are made.
+    pub(crate) fn urls(&self) -> &Urls {
+        &self.urls
+    }
+
+    /// Serves a node until `shutdown` is done. `pages` is what else is at the same address: the dashboard.
+    pub(crate) async fn serve(self, node: Arc<Node>, pages: Router, shutdown: impl Future<Output = ()>) {
+        let note = self.dir.join(ADDRESS);
+        if let Err(error) = tokio::fs::write(&note, format!("{}\n", self.urls.public())).await {
+            tracing::warn!(file = %note.display(), %error, "it is not written down where the API is");
+        }
+        let app = App::new(node, self.settings.clone(), self.urls, self.address);
+        let router = document::router(&app, pages);
+        let upkeep = tokio::spawn(upkeep(app.clone()));
+        let hub = app.hub.clone();
+        let ending = async move {
+            shutdown.await;
+            // Streams would keep it from ending.
+            hub.close();
+        };
+        serve::serve(self.listener, router, &self.settings, self.tls.map(|tls| tls.0), ending).await;
+        upkeep.abort();
+        let _ = tokio::fs::remove_file(&note).await;
+    }
+}
+
+/// Looks through the uploads from time to time.
+async fn upkeep(app: App) {
+    loop {
+        let every = app.node.house().settings.load().upkeep.every;
+        tokio::time::sleep(every).await;
+        let Some(life) = app.node.life().await else { return };
+        match submit::look_through(&app.settings.uploads, &life.queue).await {
+            Ok(0) => {}
+            Ok(removed) => tracing::info!(removed, "uploads without a batch were removed"),
+            Err(error) => tracing::debug!(%error, "uploads are looked through later"),
+        }
+    }
+}

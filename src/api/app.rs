@@ -1,0 +1,91 @@
+//! What every handler stands on: the node, the settings, and what is counted for all requests together.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ingest_actors::house::Life;
+use ingest_actors::node::Node;
+use ingest_queue::queue::Queue;
+use ingest_steps::urls::Urls;
+use ingest_store::SessionState;
+use tokio::sync::Semaphore;
+
+use super::audit::AuditLog;
+use super::events::Hub;
+use super::metrics::ApiMeters;
+use super::problem::{Answer, Kind, Refusal};
+use super::rate::Rates;
+use super::settings::ApiSettings;
+
+/// How long a request waits for a session of the tree.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Shared by all requests. Clones are the same.
+#[derive(Debug, Clone)]
+pub(crate) struct App(Arc<Parts>);
+
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub node: Arc<Node>,
+    pub settings: ApiSettings,
+    pub urls: Urls,
+    /// Where it listens.
+    pub address: SocketAddr,
+    pub rates: Rates,
+    /// Wrong tokens, by address.
+    pub guesses: Rates,
+    pub audit: AuditLog,
+    pub hub: Hub,
+    pub streams: Arc<Semaphore>,
+    pub meters: ApiMeters,
+}
+
+impl std::ops::Deref for App {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}
+
+impl App {
+    pub(crate) fn new(node: Arc<Node>, settings: ApiSettings, urls: Urls, address: SocketAddr) -> Self {
+        let audit = AuditLog::new(&node.house().settings.load().node.dir, settings.audit_log);
+        Self(Arc::new(Parts {
+            rates: Rates::new(f64::from(settings.rate), f64::from(settings.rate) * 2.0),
+            guesses: Rates::new(0.2, 10.0),
+            hub: Hub::new(node.clone()),
+            streams: Arc::new(Semaphore::new(settings.max_streams)),
+            meters: ApiMeters::default(),
+            audit,
+            node,
+            settings,
+            urls,
+            address,
+        }))
+    }
+
+    /// What stands on the session that there is now. Waits a little for one, and for its connection.
+    pub(crate) async fn life(&self) -> Answer<Arc<Life>> {
+        let mut links = self.node.house().links();
+        let connected = links.wait_for(|link| *link == SessionState::Connected);
+        // The sender lives as long as the node.
+        if tokio::time::timeout(PATIENCE, connected).await.is_err() {
+            let why = "the connection to the tree is lost; the node tries to get it back";
+            return Err(Refusal::new(Kind::TREE_AWAY, why));
+        }
+        match tokio::time::timeout(PATIENCE, self.node.life()).await {
+            Ok(Some(life)) => Ok(life),
+            Ok(None) => Err(Refusal::new(Kind::ENDING, "the node has ended")),
+            Err(_) => Err(Refusal::new(
+                Kind::TREE_AWAY,
+                "there is no session of the tree; the node tries to get one",
+            )),
+        }
+    }
+
+    pub(crate) async fn queue(&self) -> Answer<Queue> {
+        Ok(self.life().await?.queue.clone())
+    }
+}

@@ -1,0 +1,326 @@
+//! Batches: lists, one of them, its report, and what people do to it.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
+use ingest_queue::batches::{ReportDraft, WHY};
+use ingest_queue::ids::Bid;
+use ingest_queue::jobs::signed;
+use ingest_queue::list::{self, BatchFilter, PageRequest};
+use ingest_queue::nodes::{self, StatusReport};
+use ingest_queue::plan::batch::BatchAction;
+use ingest_queue::queue::Queue;
+use ingest_steps::report::{self, About};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::app::App;
+use super::caller::{Admin, Caller, Depositor, Operator};
+use super::problem::{Answer, Kind, Refusal};
+use super::read::{self, Body, Params};
+use super::shown::{self, plain};
+use super::wire::{
+    Batch, BatchActed, BatchDeleted, BatchPage, Doing, Problem, Report, ReportLine, ReportedJob, Role,
+};
+
+/// Which batches.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct BatchParams {
+    /// Several, apart by commas.
+    state: Option<String>,
+    collection: Option<String>,
+    submitter: Option<String>,
+    /// Last changed before this date.
+    older_than: Option<String>,
+    /// Last changed after this date.
+    newer_than: Option<String>,
+    text: Option<String>,
+    /// 1 to 1000.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+    /// The `next` of the page before.
+    after: Option<String>,
+}
+
+#[utoipa::path(get, path = "/api/v1/batches", tag = "batches", params(BatchParams), responses(
+    (status = 200, body = BatchPage),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Lists batches
+pub(crate) async fn list(
+    State(app): State<App>,
+    Depositor(caller): Depositor,
+    Params(params): Params<BatchParams>,
+) -> Answer<Json<BatchPage>> {
+    let filter = BatchFilter {
+        states: read::several("state", params.state.as_deref())?,
+        collection: params.collection,
+        submitter: only(&caller, params.submitter)?,
+        older_than: read::one("older_than", params.older_than.as_deref())?,
+        newer_than: read::one("newer_than", params.newer_than.as_deref())?,
+        text: params.text,
+    };
+    let page = page_of(params.limit, params.after);
+    let queue = app.queue().await?;
+    let found = list::batches(queue.session(), &filter, &page).await?;
+    Ok(Json(BatchPage {
+        batches: found.lines.into_iter().map(shown::batch_line).collect(),
+        next: found.next,
+        unreadable: found.unreadable.into_iter().map(shown::unread).collect(),
+        left: found.left,
+    }))
+}
+
+pub(crate) fn page_of(limit: Option<usize>, after: Option<String>) -> PageRequest {
+    let default = PageRequest::default();
+    PageRequest { limit: limit.unwrap_or(default.limit), after: after.filter(|after| !after.is_empty()) }
+}
+
+/// A depositor sees its own, and nobody else's by asking for them.
+pub(crate) fn only(caller: &Caller, asked: Option<String>) -> Answer<Option<String>> {
+    match (caller.only(), asked) {
+        (Some(own), Some(asked)) if asked != own => {
+            Err(Refusal::new(Kind::FORBIDDEN, format!("{own} sees what {own} has submitted")))
+        }
+        (Some(own), _) => Ok(Some(own.to_owned())),
+        (None, asked) => Ok(asked),
+    }
+}
+
+/// A batch by its id or uuid, if the caller may see it.
+async fn find(queue: &Queue, caller: &Caller, name: &str) -> Answer<(Bid, nodes::Submission)> {
+    let bid = match name.parse() {
+        Ok(bid) => bid,
+        Err(_) => {
+            queue.find_batch(name).await.ok().flatten().ok_or_else(|| Refusal::not_found(what(name)))?
+        }
+    };
+    let submission = match queue.submission(bid).await {
+        // What cannot be read can be deleted.
+        Err(ingest_queue::error::Error::Corrupt { .. }) if caller.only().is_none() => {
+            nodes::Submission::default()
+        }
+        submission => submission?,
+    };
+    caller.must_see(&submission.submitter, what(name))?;
+    Ok((bid, submission))
+}
+
+fn what(name: &str) -> String {
+    format!("batch {}", name.chars().take(64).collect::<String>().escape_debug())
+}
+
+#[utoipa::path(get, path = "/api/v1/batches/{batch}", tag = "batches", params(("batch" = String, Path, description = "bid or uuid")), responses(
+    (status = 200, body = Batch),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Shows a batch
+pub(crate) async fn show(
+    State(app): State<App>,
+    Depositor(caller): Depositor,
+    Path(name): Path<String>,
+) -> Answer<Json<Batch>> {
+    let queue = app.queue().await?;
+    let (bid, submission) = find(&queue, &caller, &name).await?;
+    let line = list::batch(queue.session(), bid).await?.ok_or_else(|| Refusal::not_found(what(&name)))?;
+    let held_jobs = list::held_jobs(queue.session(), bid).await?;
+    let report = queue.last_report(bid).await?.map(|report| ReportLine {
+        number: report.number,
+        sent: report.last_modified,
+        completed: report.successful_jobs.len(),
+        failed: report.failed_jobs.len(),
+        deleted: report.deleted_jobs.len(),
+    });
+    Ok(Json(Batch { line: shown::batch_line(line), held_jobs, submission: plain(&submission), report }))
+}
+
+/// In which form.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ReportParams {
+    /// `json`, `csv` or `text`.
+    format: Option<String>,
+}
+
+#[utoipa::path(get, path = "/api/v1/batches/{batch}/report", tag = "batches", params(("batch" = String, Path, description = "bid or uuid"), ReportParams), responses(
+    (status = 200, content((Report = "application/json"), (String = "text/csv"), (String = "text/plain"))),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Shows the last report that was sent to the depositor
+pub(crate) async fn report(
+    State(app): State<App>,
+    Depositor(caller): Depositor,
+    Path(name): Path<String>,
+    Params(params): Params<ReportParams>,
+    headers: HeaderMap,
+) -> Answer<Response> {
+    let form = Form::of(params.format.as_deref(), &headers)?;
+    let life = app.life().await?;
+    let (bid, submission) = find(&life.queue, &caller, &name).await?;
+    let Some(report) = life.queue.last_report(bid).await? else {
+        return Err(Refusal::new(Kind::NOT_FOUND, format!("no report of {bid} was sent yet")));
+    };
+    if form == Form::Json {
+        return Ok(Json(as_json(bid, report)).into_response());
+    }
+    let profile = life.services().profile(&submission.profile_name).map_err(|failure| {
+        Refusal::new(Kind::NOT_ACCEPTABLE, format!("{failure}: without it there is only the report as json"))
+    })?;
+    let about = About { bid, submission: &submission, profile: &profile };
+    let draft = ReportDraft {
+        bid,
+        is_update: report.number > 1,
+        sent: report.last_modified,
+        newly_successful: report.successful_jobs.iter().map(|job| job.jid).collect(),
+        newly_deleted: report.deleted_jobs.iter().map(|job| job.jid).collect(),
+        report,
+    };
+    let message = report::report(&about, &draft, &life.services().sender).map_err(Refusal::defect)?;
+    Ok(match form {
+        Form::Csv => {
+            let data = message.attachments.into_iter().next().map(|table| table.data).unwrap_or_default();
+            ([(header::CONTENT_TYPE, "text/csv; charset=utf-8")], data).into_response()
+        }
+        _ => ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], message.text).into_response(),
+    })
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Json,
+    Csv,
+    Text,
+}
+
+impl Form {
+    fn of(asked: Option<&str>, headers: &HeaderMap) -> Answer<Self> {
+        let accepted = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or("*/*");
+        let first = accepted.split(',').find_map(|kind| match kind.split(';').next().map(str::trim) {
+            Some("application/json" | "*/*" | "application/*") => Some(Form::Json),
+            Some("text/csv") => Some(Form::Csv),
+            Some("text/plain" | "text/*") => Some(Form::Text),
+            _ => None,
+        });
+        match asked {
+            Some("json") => Ok(Form::Json),
+            Some("csv") => Ok(Form::Csv),
+            Some("text") => Ok(Form::Text),
+            Some(_) => Err(Refusal::field("format", "it is json, csv or text")),
+            None => first.ok_or_else(|| {
+                Refusal::new(Kind::NOT_ACCEPTABLE, "a report is application/json, text/csv or text/plain")
+            }),
+        }
+    }
+}
+
+fn as_json(bid: Bid, report: StatusReport) -> Report {
+    let jobs = |jobs: Vec<nodes::ReportedJob>| jobs.into_iter().map(reported).collect();
+    Report {
+        bid,
+        number: report.number,
+        last_modified: report.last_modified,
+        why: report.other.get(WHY).and_then(|why| why.as_str()).map(str::to_owned),
+        successful_jobs: jobs(report.successful_jobs),
+        failed_jobs: jobs(report.failed_jobs),
+        deleted_jobs: jobs(report.deleted_jobs),
+    }
+}
+
+fn reported(job: nodes::ReportedJob) -> ReportedJob {
+    ReportedJob {
+        jid: job.jid,
+        primary_id: job.primary_id,
+        local_id: job.local_id,
+        payload_url: shown::url(&job.payload_url),
+        payload_type: job.payload_type,
+        erc_who: job.erc_who,
+        erc_what: job.erc_what,
+        erc_when: job.erc_when,
+        message: job.message,
+    }
+}
+
+macro_rules! actions {
+    ($($name:ident, $path:literal, $action:expr;)+) => {
+        $(
+            #[utoipa::path(post, path = $path, tag = "batches", params(("batch" = String, Path, description = "bid or uuid")), request_body = Doing, responses(
+                (status = 200, body = BatchActed),
+                (status = "default", body = Problem, content_type = "application/problem+json"),
+            ))]
+            pub(crate) async fn $name(
+                State(app): State<App>,
+                Operator(caller): Operator,
+                Path(name): Path<String>,
+                Body(doing): Body<Doing>,
+            ) -> Answer<Json<BatchActed>> {
+                act(&app, &caller, &name, $action, &doing).await
+            }
+        )+
+    };
+}
+
+actions! {
+    hold, "/api/v1/batches/{batch}/hold", BatchAction::Hold;
+    release, "/api/v1/batches/{batch}/release", BatchAction::Release;
+    update_report, "/api/v1/batches/{batch}/update-report", BatchAction::UpdateReport;
+}
+
+async fn act(
+    app: &App,
+    caller: &Caller,
+    name: &str,
+    action: BatchAction,
+    doing: &Doing,
+) -> Answer<Json<BatchActed>> {
+    if doing.force {
+        caller.must_be(Role::Admin)?;
+    }
+    let reason = read::reason(&doing.reason)?;
+    let queue = app.queue().await?;
+    let (bid, _) = find(&queue, caller, name).await?;
+    let from = queue.batch(bid).await?.state();
+    let state = queue.act_on_batch(bid, action, &signed(&caller.name, reason), doing.force).await?;
+    Ok(Json(BatchActed { bid, from, state }))
+}
+
+/// How a thing is to be deleted.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct DeleteParams {
+    /// The depositor will not be told, and that is meant so.
+    pub confirm: bool,
+    pub reason: String,
+    /// Take the lock away from whoever works on it.
+    pub force: bool,
+}
+
+#[utoipa::path(delete, path = "/api/v1/batches/{batch}", tag = "batches", params(("batch" = String, Path, description = "bid or uuid"), DeleteParams), responses(
+    (status = 200, body = BatchDeleted),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Deletes a failed or held batch with all its jobs
+pub(crate) async fn delete(
+    State(app): State<App>,
+    Admin(caller): Admin,
+    Path(name): Path<String>,
+    Params(params): Params<DeleteParams>,
+) -> Answer<Json<BatchDeleted>> {
+    let reason = read::reason(&params.reason)?.to_owned();
+    let queue = app.queue().await?;
+    let (bid, _) = find(&queue, &caller, &name).await?;
+    let state = queue.batch(bid).await?.state();
+    read::confirmed(params.confirm, format_args!("{bid}, which is {state}, and all its jobs would go"))?;
+    // It goes on when whoever asked has gone: half a batch helps nobody.
+    let deleting =
+        tokio::spawn(
+            async move { queue.delete_batch(bid, &caller.name, &reason, params.force, |_| {}).await },
+        );
+    let deletion = deleting.await.map_err(Refusal::defect)??;
+    let warning = "the depositor will not be told".to_owned();
+    Ok(Json(BatchDeleted { bid, deleted_jobs: deletion.jobs, warning }))
+}

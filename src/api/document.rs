@@ -1,0 +1,98 @@
+//! All routes, and the `OpenAPI` document that is made of them.
+//!
+//! A route is added by naming its handler here: what is served is in the document, and what is in the document is served.
+
+use axum::extract::State;
+use axum::middleware;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use utoipa::OpenApi as _;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::app::App;
+use super::guard::guard;
+use super::{
+    access, batches, bulk, events, files, health, holds, jobs, metrics, nodes, pools, states, submit,
+};
+
+const TOKEN: &str = "token";
+
+#[derive(utoipa::OpenApi)]
+#[openapi(
+    info(title = "ingestd", description = "The HTTP API of an ingest node."),
+    paths(files::get, document)
+)]
+struct Document;
+
+fn described() -> OpenApiRouter<App> {
+    OpenApiRouter::with_openapi(Document::openapi())
+        .routes(routes!(submit::submit, batches::list))
+        .routes(routes!(submit::profiles))
+        .routes(routes!(batches::show, batches::delete))
+        .routes(routes!(batches::report))
+        .routes(routes!(batches::hold))
+        .routes(routes!(batches::release))
+        .routes(routes!(batches::update_report))
+        .routes(routes!(jobs::list))
+        .routes(routes!(jobs::reasons))
+        .routes(routes!(bulk::run))
+        .routes(routes!(jobs::show, jobs::delete))
+        .routes(routes!(jobs::history))
+        .routes(routes!(jobs::requeue))
+        .routes(routes!(jobs::hold))
+        .routes(routes!(jobs::release))
+        .routes(routes!(jobs::priority))
+        .routes(routes!(states::tables))
+        .routes(routes!(states::counts))
+        .routes(routes!(holds::list))
+        .routes(routes!(holds::hold_queue, holds::release_queue))
+        .routes(routes!(holds::hold_collection, holds::release_collection))
+        .routes(routes!(nodes::me))
+        .routes(routes!(nodes::list))
+        .routes(routes!(nodes::show))
+        .routes(routes!(nodes::pause))
+        .routes(routes!(nodes::resume))
+        .routes(routes!(nodes::drain))
+        .routes(routes!(nodes::tree))
+        .routes(routes!(nodes::restarts))
+        .routes(routes!(nodes::audit))
+        .routes(routes!(pools::list))
+        .routes(routes!(pools::show, pools::change))
+        .routes(routes!(access::submit, access::list))
+        .routes(routes!(access::fetch))
+        .routes(routes!(access::requeue))
+        .routes(routes!(access::delete))
+        .routes(routes!(events::stream))
+        .routes(routes!(health::alive))
+        .routes(routes!(health::ready))
+        .routes(routes!(metrics::text))
+}
+
+/// Everything that is served, with `pages` for what the API does not know.
+pub(super) fn router(app: &App, pages: Router) -> Router {
+    let (router, _) = described().split_for_parts();
+    router
+        .route("/openapi.json", get(document))
+        .route("/files/{*path}", get(files::get))
+        .layer(axum::extract::DefaultBodyLimit::disable())
+        .with_state(app.clone())
+        .merge(pages)
+        .layer(middleware::from_fn_with_state(app.clone(), guard))
+}
+
+#[utoipa::path(get, path = "/openapi.json", tag = "health", responses((status = 200, description = "an OpenAPI document")))]
+/// Describes all this
+async fn document(State(app): State<App>) -> Response {
+    let (_, mut document) = described().split_for_parts();
+    nodes::VERSION.clone_into(&mut document.info.version);
+    if !app.settings.tokens.is_empty() {
+        let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
+        let components = document.components.get_or_insert_default();
+        components.add_security_scheme(TOKEN, SecurityScheme::Http(scheme));
+        document.security = Some(vec![SecurityRequirement::new(TOKEN, Vec::<String>::new())]);
+    }
+    Json(document).into_response()
+}

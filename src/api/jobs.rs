@@ -1,0 +1,390 @@
+//! Jobs: lists, one of them, its history, and what people do to it.
+
+use std::collections::HashMap;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use ingest_queue::ids::Jid;
+use ingest_queue::jobs::signed;
+use ingest_queue::list::{self, Filter, PageRequest};
+use ingest_queue::map::{JobNode, Priority};
+use ingest_queue::nodes::{Configuration, Identifiers, Inventory, Metadata, Number, Owner, Schedule, Work};
+use ingest_queue::plan::job::Action;
+use ingest_queue::queue::Queue;
+use ingest_queue::states::{JobState, States as _, To, Who, Why};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::app::App;
+use super::batches::{DeleteParams, only, page_of};
+use super::caller::{Admin, Caller, Depositor, Operator};
+use super::problem::{Answer, Refusal};
+use super::read::{self, Body, Params};
+use super::shown::{self, plain};
+use super::wire::{
+    Doing, Job, JobActed, JobHistory, JobLock, JobPage, JobStatus, Problem, ReasonGroup, Reasons, Requeue,
+    Role, SetPriority, Transition,
+};
+
+/// How many jobs are looked at to group them.
+const MOST_LOOKS: usize = 10_000;
+/// How many of a group are named.
+const NAMED: usize = 20;
+
+/// Which jobs.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct JobParams {
+    /// Several, apart by commas.
+    state: Option<String>,
+    batch: Option<String>,
+    collection: Option<String>,
+    submitter: Option<String>,
+    /// Last changed before this date.
+    older_than: Option<String>,
+    /// Last changed after this date.
+    newer_than: Option<String>,
+    /// In message, id, profile, payload URL or ids.
+    text: Option<String>,
+    /// 0 to 99, or the name of a class.
+    min_priority: Option<String>,
+    max_priority: Option<String>,
+    /// 1 to 1000.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+    /// The `next` of the page before.
+    after: Option<String>,
+}
+
+impl JobParams {
+    fn filter(&self, caller: &Caller) -> Answer<Filter> {
+        Ok(Filter {
+            states: read::several("state", self.state.as_deref())?,
+            batch: read::one("batch", self.batch.as_deref())?,
+            collection: self.collection.clone(),
+            submitter: only(caller, self.submitter.clone())?,
+            older_than: read::one("older_than", self.older_than.as_deref())?,
+            newer_than: read::one("newer_than", self.newer_than.as_deref())?,
+            text: self.text.clone(),
+            min_priority: read::one("min_priority", self.min_priority.as_deref())?,
+            max_priority: read::one("max_priority", self.max_priority.as_deref())?,
+        })
+    }
+}
+
+#[utoipa::path(get, path = "/api/v1/jobs", tag = "jobs", params(JobParams), responses(
+    (status = 200, body = JobPage),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Lists jobs
+pub(crate) async fn list(
+    State(app): State<App>,
+    Depositor(caller): Depositor,
+    Params(params): Params<JobParams>,
+) -> Answer<Json<JobPage>> {
+    let filter = params.filter(&caller)?;
+    let queue = app.queue().await?;
+    let found = list::jobs(queue.session(), &filter, &page_of(params.limit, params.after)).await?;
+    Ok(Json(JobPage {
+        jobs: found.lines.into_iter().map(shown::job_line).collect(),
+        next: found.next,
+        unreadable: found.unreadable.into_iter().map(shown::unread).collect(),
+        left: found.left,
+    }))
+}
+
+#[utoipa::path(get, path = "/api/v1/jobs/reasons", tag = "jobs", params(JobParams), responses(
+    (status = 200, body = Reasons),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Groups jobs by what their status says
+pub(crate) async fn reasons(
+    State(app): State<App>,
+    Operator(caller): Operator,
+    Params(params): Params<JobParams>,
+) -> Answer<Json<Reasons>> {
+    let mut filter = params.filter(&caller)?;
+    if filter.states.is_empty() {
+        filter.states = vec![JobState::Failed];
+    }
+    let queue = app.queue().await?;
+    let mut groups: HashMap<String, ReasonGroup> = HashMap::new();
+    let (mut looked_at, mut after) = (0, None);
+    let left = loop {
+        let page = PageRequest { limit: list::MAX_LIMIT, after };
+        let found = list::jobs(queue.session(), &filter, &page).await?;
+        looked_at += found.looked_at;
+        for line in found.lines {
+            let reason = without_numbers(&line.message);
+            let group = groups.entry(reason.clone()).or_insert_with(|| ReasonGroup {
+                reason,
+                example: line.message.clone(),
+                count: 0,
+                jobs: Vec::new(),
+            });
+            group.count += 1;
+            if group.jobs.len() < NAMED {
+                group.jobs.push(line.jid);
+            }
+        }
+        after = found.next;
+        if after.is_none() || looked_at >= MOST_LOOKS {
+            break found.left;
+        }
+    };
+    let mut groups: Vec<ReasonGroup> = groups.into_values().collect();
+    groups.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.reason.cmp(&b.reason)));
+    Ok(Json(Reasons { groups, looked_at, left }))
+}
+
+/// A message in which words that have digits are `#`: what differs from job to job.
+fn without_numbers(message: &str) -> String {
+    let mut text = String::new();
+    for word in message.split_inclusive(|c: char| c.is_whitespace() || ":;,()`'\"".contains(c)) {
+        let end = word.trim_end_matches(|c: char| c.is_whitespace() || ":;,()`'\"".contains(c)).len();
+        let (word, gap) = word.split_at(end);
+        text.push_str(if word.chars().any(|c| c.is_ascii_digit()) || word.contains("//") {
+            "#"
+        } else {
+            word
+        });
+        text.push_str(gap);
+    }
+    text.chars().take(500).collect()
+}
+
+/// The configuration of a job, if the caller may see it.
+async fn seen(queue: &Queue, caller: &Caller, jid: Jid) -> Answer<()> {
+    if caller.only().is_some() {
+        let configuration = queue.configuration(jid).await?;
+        caller.must_see(&configuration.submitter, format_args!("job {jid}"))?;
+    }
+    Ok(())
+}
+
+#[utoipa::path(get, path = "/api/v1/jobs/{jid}", tag = "jobs", params(("jid" = String, Path)), responses(
+    (status = 200, body = Job),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Shows a job
+pub(crate) async fn show(
+    State(app): State<App>,
+    Depositor(caller): Depositor,
+    Path(jid): Path<String>,
+) -> Answer<Json<Job>> {
+    let jid: Jid = read::id(&jid)?;
+    let queue = app.queue().await?;
+    seen(&queue, &caller, jid).await?;
+    let job = queue.job(jid).await?;
+    let (configuration, identifiers, metadata, schedule, work, inventory, space, lock) = futures::try_join!(
+        queue.node::<Configuration>(jid, JobNode::Configuration),
+        queue.node::<Identifiers>(jid, JobNode::Identifiers),
+        queue.node::<Metadata>(jid, JobNode::Metadata),
+        queue.node::<Schedule>(jid, JobNode::Schedule),
+        queue.node::<Work>(jid, JobNode::Work),
+        queue.node::<Inventory>(jid, JobNode::Inventory),
+        queue.node::<Number>(jid, JobNode::SpaceNeeded),
+        queue.node::<Owner>(jid, JobNode::Lock),
+    )?;
+    let status = job.status;
+    Ok(Json(Job {
+        jid,
+        bid: job.bid,
+        state: status.status,
+        priority: job.priority.number(),
+        space_needed: space.map_or(0, |number| number.0),
+        may: may(status.status, status.recoverable, &queue),
+        status: JobStatus {
+            last_successful_status: status.last_successful_status,
+            last_modification_date: status.last_modification_date,
+            retry_count: status.retry_count,
+            message: status.message,
+            attempt: status.attempt,
+            recoverable: status.recoverable,
+            start_processing_date: status.start_processing_date,
+        },
+        configuration: plain(&configuration.unwrap_or_default()),
+        identifiers: plain(&identifiers.unwrap_or_default()),
+        metadata: plain(&metadata.unwrap_or_default()),
+        schedule: schedule.map(|node| plain(&node)),
+        work: work.map(|node| plain(&node)),
+        inventory: inventory.map(|node| plain(&node)),
+        lock: lock.map(|owner| JobLock {
+            node: owner.node,
+            incarnation: owner.incarnation,
+            attempt: owner.attempt,
+            since: owner.since,
+        }),
+    }))
+}
+
+/// What the tables allow an admin to do with a job in this state.
+fn may(state: JobState, recoverable: bool, queue: &Queue) -> Vec<String> {
+    let dialect = queue.dialect();
+    let allowed = |why| state.may(why, Who::Admin, dialect).is_ok();
+    let moves_on = state.moves(dialect).any(|row| matches!(row.to, To::State(_) | To::Restart(_)));
+    [
+        ("requeue", allowed(Why::Requeue) && recoverable),
+        ("hold", allowed(Why::Hold)),
+        ("release", allowed(Why::Release)),
+        ("delete", allowed(Why::Delete)),
+        ("priority", moves_on),
+    ]
+    .into_iter()
+    .filter(|(_, allowed)| *allowed)
+    .map(|(name, _)| name.to_owned())
+    .collect()
+}
+
+#[utoipa::path(get, path = "/api/v1/jobs/{jid}/history", tag = "jobs", params(("jid" = String, Path)), responses(
+    (status = 200, body = JobHistory),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Shows what became of a job, the oldest first
+pub(crate) async fn history(
+    State(app): State<App>,
+    Depositor(caller): Depositor,
+    Path(jid): Path<String>,
+) -> Answer<Json<JobHistory>> {
+    let jid: Jid = read::id(&jid)?;
+    let queue = app.queue().await?;
+    seen(&queue, &caller, jid).await?;
+    queue.job_status(jid).await?;
+    let entries = queue.history(jid).await?.unwrap_or_default().entries;
+    let transition = |entry: ingest_queue::nodes::Entry| Transition {
+        at: entry.at,
+        from: entry.from,
+        to: entry.to,
+        node: entry.node,
+        attempt: entry.attempt,
+        commit: entry.commit,
+        message: entry.message,
+    };
+    Ok(Json(JobHistory { jid, history: entries.into_iter().map(transition).collect() }))
+}
+
+/// Does something to a job, in somebody's name.
+async fn act(
+    app: &App,
+    caller: &Caller,
+    jid: &str,
+    action: Action,
+    reason: &str,
+    force: bool,
+) -> Answer<Json<JobActed>> {
+    if force {
+        caller.must_be(Role::Admin)?;
+    }
+    let reason = read::reason(reason)?;
+    let jid: Jid = read::id(jid)?;
+    let queue = app.queue().await?;
+    let acted = queue.act(jid, &action, &signed(&caller.name, reason), force).await?;
+    let priority = if let Action::SetPriority(priority) = action { Some(priority.number()) } else { None };
+    let warning = acted.warning.map(str::to_owned);
+    Ok(Json(JobActed { jid, from: acted.from, state: acted.to, priority, warning }))
+}
+
+#[utoipa::path(post, path = "/api/v1/jobs/{jid}/requeue", tag = "jobs", params(("jid" = String, Path)), request_body = Requeue, responses(
+    (status = 200, body = JobActed),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Tries a failed job again
+pub(crate) async fn requeue(
+    State(app): State<App>,
+    Operator(caller): Operator,
+    Path(jid): Path<String>,
+    Body(doing): Body<Requeue>,
+) -> Answer<Json<JobActed>> {
+    act(&app, &caller, &jid, Action::Requeue(doing.state), &doing.reason, doing.force).await
+}
+
+#[utoipa::path(post, path = "/api/v1/jobs/{jid}/hold", tag = "jobs", params(("jid" = String, Path)), request_body = Doing, responses(
+    (status = 200, body = JobActed),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Holds a job that waits
+pub(crate) async fn hold(
+    State(app): State<App>,
+    Operator(caller): Operator,
+    Path(jid): Path<String>,
+    Body(doing): Body<Doing>,
+) -> Answer<Json<JobActed>> {
+    act(&app, &caller, &jid, Action::Hold, &doing.reason, doing.force).await
+}
+
+#[utoipa::path(post, path = "/api/v1/jobs/{jid}/release", tag = "jobs", params(("jid" = String, Path)), request_body = Doing, responses(
+    (status = 200, body = JobActed),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Releases a held job
+pub(crate) async fn release(
+    State(app): State<App>,
+    Operator(caller): Operator,
+    Path(jid): Path<String>,
+    Body(doing): Body<Doing>,
+) -> Answer<Json<JobActed>> {
+    act(&app, &caller, &jid, Action::Release, &doing.reason, doing.force).await
+}
+
+#[utoipa::path(put, path = "/api/v1/jobs/{jid}/priority", tag = "jobs", params(("jid" = String, Path)), request_body = SetPriority, responses(
+    (status = 200, body = JobActed),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Gives a job another priority
+pub(crate) async fn priority(
+    State(app): State<App>,
+    Operator(caller): Operator,
+    Path(jid): Path<String>,
+    Body(doing): Body<SetPriority>,
+) -> Answer<Json<JobActed>> {
+    let priority = priority_of("priority", &doing.priority)?;
+    act(&app, &caller, &jid, Action::SetPriority(priority), &doing.reason, doing.force).await
+}
+
+/// A number, or the name of a class.
+pub(crate) fn priority_of(field: &str, value: &serde_json::Value) -> Answer<Priority> {
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    text.parse().map_err(|error| Refusal::field(field, format!("{error}")))
+}
+
+#[utoipa::path(delete, path = "/api/v1/jobs/{jid}", tag = "jobs", params(("jid" = String, Path), DeleteParams), responses(
+    (status = 200, body = JobActed),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Deletes a failed or held job
+pub(crate) async fn delete(
+    State(app): State<App>,
+    Admin(caller): Admin,
+    Path(jid): Path<String>,
+    Params(params): Params<DeleteParams>,
+) -> Answer<Json<JobActed>> {
+    if !params.confirm {
+        let jid: Jid = read::id(&jid)?;
+        let (status, _) = app.queue().await?.job_status(jid).await?;
+        read::confirmed(false, format_args!("{jid}, which is {}, would go", status.status))?;
+    }
+    act(&app, &caller, &jid, Action::Delete, &params.reason, params.force).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_that_differ_in_numbers_are_one_reason() {
+        let one = without_numbers("http://a.example.org/x: 404 Not Found (attempt 3)");
+        assert_eq!(one, without_numbers("http://b.example.org/y/z: 404 Not Found (attempt 12)"));
+        assert_ne!(one, without_numbers("no room"));
+        assert_eq!(without_numbers(""), "");
+    }
+
+    #[test]
+    fn a_priority_is_a_number_or_a_name() {
+        assert_eq!(priority_of("p", &serde_json::json!(10)).unwrap().number(), 10);
+        assert_eq!(priority_of("p", &serde_json::json!("slow")).unwrap().number(), 80);
+        for wrong in [serde_json::json!(100), serde_json::json!(null), serde_json::json!([1])] {
+            assert!(priority_of("p", &wrong).is_err(), "{wrong}");
+        }
+    }
+}

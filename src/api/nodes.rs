@@ -1,0 +1,310 @@
+//! Nodes: all that live, this one, its actors and restarts, and what people tell it.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use ingest_actors::house::Mode;
+use ingest_actors::registrar::Info;
+use ingest_actors::{node, restart_log};
+use ingest_queue::date::Date;
+use ingest_queue::map;
+use ingest_store::{Kind as StoreKind, SessionState, path};
+use ractor::ActorStatus;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::app::App;
+use super::caller::{Admin, Depositor, Operator};
+use super::pools;
+use super::problem::{Answer, Kind, Refusal};
+use super::read::{self, Body, Params};
+use super::wire::{
+    AuditList, Branch, Doing, Me, ModeChanged, NodeLine, NodeList, NodeNow, Problem, Restart, RestartList,
+    Working,
+};
+
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The most restarts or entries of the audit log in one answer.
+const MOST: usize = 1000;
+
+#[utoipa::path(get, path = "/api/v1/me", tag = "node", responses(
+    (status = 200, body = Me),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Says who asks, and what they may do
+pub(crate) async fn me(State(app): State<App>, Depositor(caller): Depositor) -> Json<Me> {
+    Json(Me {
+        name: caller.name,
+        role: caller.role,
+        tokens: !app.settings.tokens.is_empty(),
+        node: app.node.house().name.clone(),
+        version: VERSION.to_owned(),
+    })
+}
+
+#[utoipa::path(get, path = "/api/v1/nodes", tag = "node", responses(
+    (status = 200, body = NodeList),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Lists the nodes that live
+pub(crate) async fn list(State(app): State<App>, _: Operator) -> Answer<Json<NodeList>> {
+    let life = app.life().await?;
+    let session = life.queue.session();
+    let store = |error: ingest_store::Error| Refusal::from(ingest_queue::error::Error::from(error));
+    let mut names = match session.children(map::NODES).await {
+        Ok((names, _)) => names,
+        Err(error) if error.kind() == StoreKind::NoNode => Vec::new(),
+        Err(error) => return Err(store(error)),
+    };
+    names.sort_unstable();
+    let paths = names.iter().map(|name| path::join(map::NODES, name)).collect();
+    let found = session.get_many(paths).await.map_err(store)?;
+    let own = life.own_name.read().clone();
+    let mut nodes = Vec::new();
+    for (component, found) in names.into_iter().zip(found) {
+        let Some((data, _)) = found else { continue };
+        // Another version may write what this one cannot read: it lives all the same.
+        let info: Info = serde_json::from_slice(&data).unwrap_or_default();
+        nodes.push(NodeLine {
+            this: component == own,
+            component,
+            node: info.node,
+            incarnation: info.incarnation,
+            version: info.version,
+            state: info.state,
+            file_system: info.file_system,
+            pools: info.pools,
+            restarts: info.restarts,
+            last_restart: info.last_restart,
+            since: info.since,
+            url: info.url,
+        });
+    }
+    Ok(Json(NodeList { nodes }))
+}
+
+pub(crate) fn session_name(state: SessionState) -> &'static str {
+    match state {
+        SessionState::Connected => "connected",
+        SessionState::Suspended => "suspended",
+        SessionState::Expired => "expired",
+        SessionState::Closed => "closed",
+    }
+}
+
+#[utoipa::path(get, path = "/api/v1/node", tag = "node", responses(
+    (status = 200, body = NodeNow),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Shows this node
+pub(crate) async fn show(State(app): State<App>, _: Operator) -> Answer<Json<NodeNow>> {
+    let snapshot = app.node.snapshot().await.ok_or_else(away)?;
+    let pools = pools::lines(&app, Some(&snapshot)).into_iter().map(|pool| (pool.name.clone(), pool));
+    let working = snapshot.working.iter().map(|one| Working {
+        worker: one.worker.clone(),
+        pool: one.pool.clone(),
+        job: one.job.clone(),
+        batch: one.batch.clone(),
+        attempt: one.attempt,
+        running_ms: u64::try_from(one.running.as_millis()).unwrap_or(u64::MAX),
+        done_files: one.done.0,
+        done_bytes: one.done.1,
+        all_files: one.all.0,
+        all_bytes: one.all.1,
+    });
+    Ok(Json(NodeNow {
+        version: VERSION.to_owned(),
+        session: session_name(app.node.house().link()).to_owned(),
+        ready: app.node.is_ready(),
+        pools: pools.collect(),
+        working: working.collect(),
+        restarts: snapshot.restarts,
+        sweep_healed: snapshot.sweep_healed,
+        sessions: snapshot.sessions,
+        stalls: snapshot.stalls,
+        moved: snapshot.moved,
+        handed_over: snapshot.handed_over,
+        node: snapshot.node,
+        component: snapshot.component,
+        mode: snapshot.mode,
+    }))
+}
+
+fn away() -> Refusal {
+    Refusal::new(Kind::STARTING, "the node cannot be asked now: it is starting, or has lost the tree")
+}
+
+fn mode(app: &App, changed: bool) -> Json<ModeChanged> {
+    Json(ModeChanged { mode: app.node.house().mode().name().to_owned(), changed })
+}
+
+fn not_draining(app: &App) -> Answer<()> {
+    if app.node.house().mode() == Mode::Draining {
+        return Err(Refusal::new(Kind::REFUSED, "the node is draining, and does not come back"));
+    }
+    Ok(())
+}
+
+#[utoipa::path(post, path = "/api/v1/node/pause", tag = "node", request_body = Doing, responses(
+    (status = 200, body = ModeChanged),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Takes nothing new until it is resumed
+pub(crate) async fn pause(State(app): State<App>, _: Operator, _: Body<Doing>) -> Answer<Json<ModeChanged>> {
+    not_draining(&app)?;
+    let changed = app.node.pause().await.ok_or_else(away)?;
+    Ok(mode(&app, changed))
+}
+
+#[utoipa::path(post, path = "/api/v1/node/resume", tag = "node", request_body = Doing, responses(
+    (status = 200, body = ModeChanged),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Takes work again
+pub(crate) async fn resume(State(app): State<App>, _: Operator, _: Body<Doing>) -> Answer<Json<ModeChanged>> {
+    not_draining(&app)?;
+    let changed = app.node.resume().await.ok_or_else(away)?;
+    Ok(mode(&app, changed))
+}
+
+#[utoipa::path(post, path = "/api/v1/node/drain", tag = "node", request_body = Doing, responses(
+    (status = 202, body = ModeChanged),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Ends when what runs is done
+pub(crate) async fn drain(
+    State(app): State<App>,
+    Admin(caller): Admin,
+    _: Body<Doing>,
+) -> (StatusCode, Json<ModeChanged>) {
+    let changed = app.node.house().mode() != Mode::Draining;
+    tracing::info!(who = caller.name, "told to drain");
+    app.node.drain();
+    (StatusCode::ACCEPTED, Json(ModeChanged { mode: Mode::Draining.name().to_owned(), changed }))
+}
+
+#[utoipa::path(get, path = "/api/v1/tree", tag = "node", responses(
+    (status = 200, body = Branch),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Shows the actors, as they are supervised now
+pub(crate) async fn tree(State(app): State<App>, _: Operator) -> Json<Branch> {
+    Json(branch(&app.node.tree()))
+}
+
+fn branch(found: &node::Branch) -> Branch {
+    let status = match found.cell.get_status() {
+        ActorStatus::Unstarted | ActorStatus::Starting => "starting",
+        ActorStatus::Running => "running",
+        ActorStatus::Upgrading => "upgrading",
+        ActorStatus::Draining => "draining",
+        ActorStatus::Stopping => "stopping",
+        ActorStatus::Stopped => "stopped",
+    };
+    let children = found.children.iter().map(branch).collect();
+    Branch { name: found.name.clone(), status: status.to_owned(), children }
+}
+
+/// Which restarts.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct RestartParams {
+    /// 1 to 1000.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+    /// A beginning of its name.
+    actor: Option<String>,
+    pool: Option<String>,
+    job: Option<String>,
+    batch: Option<String>,
+    reason: Option<String>,
+    newer_than: Option<String>,
+}
+
+impl RestartParams {
+    fn admits(&self, restart: &restart_log::Restart, newer_than: Option<Date>) -> bool {
+        let same = |wanted: &Option<String>, given: Option<&String>| {
+            wanted.as_ref().is_none_or(|wanted| given == Some(wanted))
+        };
+        self.actor.as_ref().is_none_or(|wanted| restart.actor.starts_with(wanted.as_str()))
+            && same(&self.pool, restart.pool.as_ref())
+            && same(&self.job, restart.job.as_ref())
+            && same(&self.batch, restart.batch.as_ref())
+            && same(&self.reason, Some(&restart.reason))
+            && newer_than.is_none_or(|date| restart.at > date)
+    }
+}
+
+fn limit_of(limit: Option<usize>) -> Answer<usize> {
+    match limit {
+        None => Ok(100),
+        Some(limit) if (1..=MOST).contains(&limit) => Ok(limit),
+        Some(_) => Err(Refusal::field("limit", format!("it is 1 to {MOST}"))),
+    }
+}
+
+#[utoipa::path(get, path = "/api/v1/restarts", tag = "node", params(RestartParams), responses(
+    (status = 200, body = RestartList),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Lists restarts of this node's actors, the newest first
+pub(crate) async fn restarts(
+    State(app): State<App>,
+    _: Operator,
+    Params(params): Params<RestartParams>,
+) -> Answer<Json<RestartList>> {
+    let limit = limit_of(params.limit)?;
+    let newer_than = read::one("newer_than", params.newer_than.as_deref())?;
+    let node = app.node.clone();
+    // All of them: the log is bounded.
+    let found = tokio::task::spawn_blocking(move || node.restarts(usize::MAX)).await;
+    let found = found.map_err(Refusal::defect)?.map_err(Refusal::defect)?;
+    let found = found.into_iter().filter(|restart| params.admits(restart, newer_than));
+    Ok(Json(RestartList { restarts: found.take(limit).map(restart_line).collect() }))
+}
+
+pub(crate) fn restart_line(found: restart_log::Restart) -> Restart {
+    Restart {
+        at: found.at,
+        node: found.node,
+        actor: found.actor,
+        pool: found.pool,
+        state: found.state,
+        job: found.job,
+        batch: found.batch,
+        reason: found.reason,
+        message: found.message,
+        location: found.location,
+        count: found.count,
+        backoff_ms: found.backoff_ms,
+    }
+}
+
+/// How many entries.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct AuditParams {
+    /// 1 to 1000.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+}
+
+#[utoipa::path(get, path = "/api/v1/audit", tag = "node", params(AuditParams), responses(
+    (status = 200, body = AuditList),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Lists what people did, the newest first
+pub(crate) async fn audit(
+    State(app): State<App>,
+    _: Admin,
+    Params(params): Params<AuditParams>,
+) -> Answer<Json<AuditList>> {
+    let limit = limit_of(params.limit)?;
+    let log = app.clone();
+    let entries = tokio::task::spawn_blocking(move || log.audit.last(limit)).await;
+    let entries = entries.map_err(Refusal::defect)?.map_err(Refusal::defect)?;
+    Ok(Json(AuditList { entries }))
+}

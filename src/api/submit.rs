@@ -1,0 +1,162 @@
+//! Submission: what a depositor hands over becomes a batch, or every reason why it does not.
+//!
+//! It comes as JSON, or as a form in the field's own convention ([`form`]). All of it is judged ([`judge`]) before anything is made in the
+//! tree. An upload ([`upload`]) is streamed to the disk of this node, and is a payload URL of this node from then on.
+//!
+//! **When things break.** A submission whose answer was lost is sent again with its uuid, and answered with the batch that
+//! it has become. An upload without a batch is removed: at once if that is known, else when uploads are looked through.
+
+mod form;
+mod judge;
+mod upload;
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use ingest_queue::ids::Bid;
+use ingest_queue::queue::Queue;
+use serde_json::{Map, Value};
+
+use super::app::App;
+use super::caller::{Caller, Depositor};
+use super::guard::is_json;
+use super::problem::{Answer, Kind, Refusal};
+use super::read;
+use super::wire::{FieldProblem, Problem, ProfileLine, ProfileList, Submission, Submitted};
+use judge::Judged;
+use upload::Upload;
+
+pub(crate) use upload::{look_through, payload_of};
+
+/// What was handed over, before anybody has looked at it.
+#[derive(Debug, Default)]
+struct Given {
+    fields: Map<String, Value>,
+    upload: Option<Upload>,
+    /// What was wrong with the form itself.
+    problems: Vec<FieldProblem>,
+}
+
+#[utoipa::path(post, path = "/api/v1/batches", tag = "batches",
+    request_body(content((Submission = "application/json"), (Submission = "application/x-www-form-urlencoded"), (Submission = "multipart/form-data"))),
+    responses(
+        (status = 200, description = "the uuid was known", body = Submitted),
+        (status = 201, body = Submitted),
+        (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Submits a payload
+pub(crate) async fn submit(
+    State(app): State<App>,
+    Depositor(caller): Depositor,
+    request: Request,
+) -> Answer<Response> {
+    let life = app.life().await?;
+    let mut given = read_it(&app, request).await?;
+    let mut judged = judge::all(&mut given, &caller, &life.services(), &app);
+    if let Some(upload) = &given.upload
+        && judged.problems.is_empty()
+    {
+        judged.problems.extend(upload.compare(&judged).await?);
+    }
+    if !judged.problems.is_empty() {
+        // The upload goes with what was given.
+        return Err(Refusal::of_fields(Kind::INVALID, judged.problems));
+    }
+    let created = create(&app, &life.queue, &caller, given, judged).await?;
+    Ok(created)
+}
+
+async fn read_it(app: &App, request: Request) -> Answer<Given> {
+    if is_json(request.headers()) {
+        let bytes = read::whole(app, request).await?;
+        return match read::parse::<Value>(&bytes)? {
+            Value::Object(fields) => Ok(Given { fields, ..Given::default() }),
+            _ => Err(Refusal::field("", "a submission is a JSON object")),
+        };
+    }
+    let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    match kind.as_str() {
+        "multipart/form-data" => form::multipart(app, request).await,
+        "application/x-www-form-urlencoded" => form::urlencoded(app, request).await,
+        _ => Err(Refusal::new(
+            Kind::UNSUPPORTED,
+            "a submission is application/json, multipart/form-data or application/x-www-form-urlencoded",
+        )),
+    }
+}
+
+async fn create(app: &App, queue: &Queue, caller: &Caller, given: Given, judged: Judged) -> Answer<Response> {
+    let Judged { mut submission, uuid, xml, .. } = judged;
+    let uuid = uuid.unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
+    if let Some(bid) = queue.find_batch(&uuid).await? {
+        return known(queue, caller, bid, uuid, xml).await;
+    }
+    if let Some(upload) = &given.upload {
+        let name = submission.payload_filename.get_or_insert_with(|| "payload".to_owned());
+        let url = app.urls.sign(&upload.path(name)).map_err(Refusal::defect)?;
+        submission.payload_url = Some(url.to_string());
+        let size = submission.other.entry("size").or_insert(Value::Null);
+        *size = upload.size.into();
+        if !submission.other.contains_key("digest_value") {
+            submission.other.insert("digest_type".into(), upload.sha256.algorithm().name().into());
+            submission.other.insert("digest_value".into(), upload.sha256.hex().into());
+        }
+    }
+    let created = queue.create_batch(&uuid, &submission).await?;
+    if created.known {
+        return known(queue, caller, created.bid, uuid, xml).await;
+    }
+    if let Some(upload) = given.upload {
+        upload.belongs_to(created.bid).await;
+    }
+    tracing::info!(batch = %created.bid, who = caller.name, profile = submission.profile_name, "submitted");
+    Ok(answer(StatusCode::CREATED, created.bid, uuid, false, xml))
+}
+
+/// The batch of a uuid that was seen before, for whoever it belongs to.
+async fn known(queue: &Queue, caller: &Caller, bid: Bid, uuid: String, xml: bool) -> Answer<Response> {
+    let first = queue.submission(bid).await?;
+    if caller.only().is_some_and(|own| own != first.submitter) {
+        return Err(Refusal::new(Kind::REFUSED, "this uuid is somebody else's: make another"));
+    }
+    Ok(answer(StatusCode::OK, bid, uuid, true, xml))
+}
+
+fn answer(status: StatusCode, bid: Bid, uuid: String, known: bool, xml: bool) -> Response {
+    let url = format!("/api/v1/batches/{bid}");
+    let mut response = if xml {
+        // Ids and uuids have no letters that mean something in XML.
+        let text = format!(
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<submission><bid>{bid}</bid><uuid>{uuid}</uuid>\
+             <known>{known}</known><url>{url}</url></submission>\n"
+        );
+        ([(header::CONTENT_TYPE, "application/xml")], text).into_response()
+    } else {
+        Json(Submitted { bid, uuid, known, url: url.clone() }).into_response()
+    };
+    *response.status_mut() = status;
+    if let Ok(url) = HeaderValue::from_str(&url) {
+        response.headers_mut().insert(header::LOCATION, url);
+    }
+    response
+}
+
+#[utoipa::path(get, path = "/api/v1/profiles", tag = "batches", responses(
+    (status = 200, body = ProfileList),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Lists what deposits can be for
+pub(crate) async fn profiles(State(app): State<App>, _: Depositor) -> Answer<Json<ProfileList>> {
+    let services = app.life().await?.services();
+    let profiles = services.profiles.read().clone();
+    let line = |profile: &ingest_steps::profile::Profile| ProfileLine {
+        name: profile.name.clone(),
+        collection: profile.collection.clone(),
+        title: profile.title.clone(),
+        hold: profile.hold,
+        priority: profile.priority.number(),
+    };
+    Ok(Json(ProfileList { profiles: profiles.iter().map(line).collect() }))
+}

@@ -1,0 +1,36 @@
+//! Restarts of actors.
+
+use ingest_queue::date::Date;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// The newest first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct RestartList {
+    pub restarts: Vec<Restart>,
+}
+
+/// One restart.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Restart {
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Date,
+    pub node: String,
+    pub actor: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<String>,
+    /// `panic`, `error`, `stall`, `killed`.
+    pub reason: String,
+    #[serde(default)]
+    pub message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub location: Option<String>,
+    pub count: u32,
+    pub backoff_ms: u64,
+}

@@ -1,0 +1,100 @@
+//! What depositors hand over, and what they are answered.
+
+use std::collections::BTreeMap;
+
+use ingest_queue::ids::Bid;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A submission. The node reads it leniently, so that everything that is wrong is told at once; this is what it may hold.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+#[expect(clippy::struct_field_names, reason = "as in the tree")]
+pub(crate) struct Submission {
+    /// The profile's name.
+    pub profile: String,
+    /// Who deposits. With a depositor's token: the token's name.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub submitter: String,
+    /// Where the payload is. This or `manifest`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payload_url: Option<String>,
+    /// Objects `{"url", "local_id", "primary_id"}`, or texts `URL LOCALID ARK`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub manifest: Option<serde_json::Value>,
+    /// What the payload is; absent: guessed.
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filename: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest_type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest_value: Option<String>,
+    /// An ARK.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub primary_id: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub local_id: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub creator: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub date: Option<String>,
+    /// Dublin Core terms.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub dc: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// Mail addresses, apart by commas.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub notification: Option<String>,
+    /// `add` or `update`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub submission_mode: Option<String>,
+    /// `json` or `xml`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub response_type: Option<String>,
+    /// 0 to 99, or the name of a class. Operator.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<serde_json::Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process_date: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expiration_date: Option<String>,
+    /// The depositor's own name for it: repeated, it is answered with the first one's batch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 64)]
+    pub uuid: Option<String>,
+}
+
+/// A submission was taken.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Submitted {
+    #[schema(value_type = String)]
+    pub bid: Bid,
+    pub uuid: String,
+    /// The uuid was known: this is its batch, and nothing was made.
+    pub known: bool,
+    /// Where the batch is to be seen.
+    pub url: String,
+}
+
+/// What deposits can be for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ProfileList {
+    pub profiles: Vec<ProfileLine>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ProfileLine {
+    pub name: String,
+    pub collection: String,
+    pub title: String,
+    /// New batches wait until a person releases them.
+    pub hold: bool,
+    pub priority: u8,
+}

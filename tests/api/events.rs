@@ -1,0 +1,127 @@
+//! Live events, as a page that is open gets them.
+
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::kit::TestNode;
+
+/// A stream of events.
+struct Stream {
+    bytes: futures::stream::BoxStream<'static, reqwest::Result<bytes::Bytes>>,
+    text: String,
+}
+
+#[derive(Debug)]
+struct Event {
+    id: String,
+    name: String,
+    data: Value,
+}
+
+impl Stream {
+    async fn open(node: &TestNode, last: Option<&str>) -> Self {
+        let mut request = node.request(Method::GET, "/api/v1/events");
+        if let Some(last) = last {
+            request = request.header("last-event-id", last);
+        }
+        let response = request.send().await.unwrap();
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        Self { bytes: response.bytes_stream().boxed(), text: String::new() }
+    }
+
+    async fn next(&mut self) -> Event {
+        loop {
+            if let Some((block, rest)) = self.text.split_once("\n\n") {
+                let line = |name: &str| {
+                    let found = block.lines().find_map(|line| line.strip_prefix(name));
+                    found.map(|value| value.trim_start_matches(':').trim_start().to_owned())
+                };
+                let event = Event {
+                    id: line("id").unwrap_or_default(),
+                    name: line("event").unwrap_or_default(),
+                    data: serde_json::from_str(&line("data").unwrap_or_default()).unwrap_or_default(),
+                };
+                let rest = rest.to_owned();
+                self.text = rest;
+                if !event.name.is_empty() {
+                    return event;
+                }
+                continue;
+            }
+            let piece = timeout(Duration::from_mins(1), self.bytes.next()).await.expect("an event in time");
+            self.text.push_str(std::str::from_utf8(&piece.expect("the stream goes on").unwrap()).unwrap());
+        }
+    }
+
+    /// The next event of this name that fits.
+    async fn until(&mut self, name: &str, fits: impl Fn(&Value) -> bool) -> Event {
+        loop {
+            let event = self.next().await;
+            if event.name == name && fits(&event.data) {
+                return event;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn whoever_listens_hears_of_everything_that_happens() {
+    let node = TestNode::start().await;
+    let mut stream = Stream::open(&node, None).await;
+    assert_eq!(stream.next().await.name, "reset");
+    let node_now = stream.until("node", |_| true).await;
+    assert_eq!((&node_now.data["mode"], &node_now.data["ready"]), (&"running".into(), &true.into()));
+    stream.until("counts", |data| data["jobs"]["completed"] == 0).await;
+
+    let bid = node.submit("a.txt", "one").await;
+    stream.until("batches", |data| data["changed"].as_array().unwrap().contains(&bid.as_str().into())).await;
+    let completed = |data: &Value| data["jobs"]["completed"] == 1;
+    let counted = stream.until("counts", completed).await;
+    let jid = node.job_is(&bid, "completed").await;
+
+    node.send(Method::PUT, "/api/v1/holds/queues/ingest", &json!({})).await.is(200);
+    stream.until("holds", |_| true).await;
+    node.post("/api/v1/node/pause", json!({})).await.is(200);
+    let paused = stream.until("node", |data| data["mode"] == "paused").await;
+    assert_eq!(paused.data["ready"], false);
+    node.send(Method::PATCH, "/api/v1/pools/notify", &json!({"size": 1})).await.is(200);
+    stream.until("nodes", |_| true).await;
+
+    // A connection that broke goes on where it was.
+    let mut again = Stream::open(&node, Some(&counted.id)).await;
+    let first = again.next().await;
+    assert_ne!(first.name, "reset");
+    again.until("node", |data| data["mode"] == "paused").await;
+    // From the beginning: where the job went is told, and it ended where it is.
+    let mut late = Stream::open(&node, Some("00000000-0")).await;
+    let reset = late.next().await;
+    assert_eq!((reset.name.as_str(), &reset.data["why"]), ("reset", &"too much has happened since".into()));
+    late.until("counts", completed).await;
+    node.delete("/api/v1/holds/queues/ingest").await.is(200);
+    late.until("holds", |_| true).await;
+    node.get(&format!("/api/v1/jobs/{jid}")).await.is(200);
+}
+
+#[tokio::test]
+async fn moved_jobs_are_named_and_streams_are_bounded_and_end_with_the_node() {
+    let mut node = TestNode::start_with("max_streams = 1", "[pools.pending]\nsize = 0\n").await;
+    let mut stream = Stream::open(&node, None).await;
+    stream.until("counts", |_| true).await;
+    node.get("/api/v1/events").await.problem(429, "too-many-requests", "max_streams");
+    let bid = node.submit("a.txt", "one").await;
+    let moved = stream.until("jobs", |_| true).await;
+    assert_eq!(moved.data["moved"][0]["state"], "pending", "{moved:?}");
+    let jid = node.job_is(&bid, "pending").await;
+    node.post(&format!("/api/v1/jobs/{jid}/hold"), json!({})).await.is(200);
+    let held = stream.until("jobs", |data| data["moved"][0]["state"] == "held").await;
+    assert_eq!((&held.data["moved"][0]["jid"], &held.data["more"]), (&jid.as_str().into(), &0.into()));
+    node.post(&format!("/api/v1/jobs/{jid}/release"), json!({})).await.is(200);
+    stream.until("jobs", |data| data["moved"][0]["state"] == "pending").await;
+    node.post("/api/v1/node/drain", json!({})).await.is(202);
+    assert!(node.ended().await.success());
+}

@@ -1,0 +1,231 @@
+//! A node as a child process in a directory of its own, and a client for it.
+
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use ingest_harness::{FileServer, eventually};
+use reqwest::{Method, RequestBuilder, Response, StatusCode};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const PATIENCE: Duration = Duration::from_mins(1);
+
+const PROFILE: &str = r#"
+name = "test_content"
+collection = "tests"
+title = "Things to test with"
+owner = "ark:/99999/fk4tests"
+"#;
+
+/// A node that runs, and files that it may fetch.
+pub(crate) struct TestNode {
+    pub(crate) dir: TempDir,
+    pub(crate) base: String,
+    pub(crate) client: reqwest::Client,
+    pub(crate) files: FileServer,
+    token: Option<String>,
+    child: Child,
+}
+
+impl Drop for TestNode {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            let log = std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
+            eprintln!("--- the node's log\n{log}");
+        }
+    }
+}
+
+/// Writes the configuration of a node into a directory.
+pub(crate) fn configure(dir: &Path, api: &str, more: &str) {
+    let profiles = dir.join("profiles");
+    std::fs::create_dir_all(&profiles).unwrap();
+    std::fs::write(profiles.join("test_content.toml"), PROFILE).unwrap();
+    let text = format!(
+        "[api]\nlisten = '127.0.0.1:0'\nuploads = 'uploads'\n{api}\n\
+         [node]\nname = 'node-1'\ndir = 'node'\n\
+         [store.engine.embedded]\ndir = 'tree'\n\
+         [work]\ndir = 'work'\n[profiles]\ndir = 'profiles'\n\
+         [fetch]\nallowed = ['127.0.0.0/8']\nretries = 0\n\
+         [storage.default]\nkind = 'ocfl'\ndir = 'storage'\n\
+         [inventory]\nkind = 'sqlite'\npath = 'inventory.sqlite'\n\
+         [mail.by.outbox]\ndir = 'outbox'\n\
+         [queue]\nrank_delay = '10ms'\n{more}"
+    );
+    std::fs::write(dir.join("ingestd.toml"), text).unwrap();
+}
+
+/// Starts `ingestd run` in a directory that is configured.
+pub(crate) fn spawn(dir: &Path) -> Child {
+    let log = std::fs::File::create(dir.join("log")).unwrap();
+    Command::new(env!("CARGO_BIN_EXE_ingestd"))
+        .args(["run", "--config", "ingestd.toml"])
+        .current_dir(dir)
+        .env_clear()
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .spawn()
+        .unwrap()
+}
+
+impl TestNode {
+    pub(crate) async fn start() -> Self {
+        Self::start_with("", "[access]\ndir = 'access'\n").await
+    }
+
+    /// With more lines in `[api]`, and more sections.
+    pub(crate) async fn start_with(api: &str, more: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        configure(dir.path(), api, more);
+        Self::start_in(dir, reqwest::Client::builder()).await
+    }
+
+    /// In a directory that is configured.
+    pub(crate) async fn start_in(dir: TempDir, client: reqwest::ClientBuilder) -> Self {
+        let child = spawn(dir.path());
+        let note = dir.path().join("node/api-address");
+        let client = client.redirect(reqwest::redirect::Policy::none()).build().unwrap();
+        let base = eventually("the API's address", PATIENCE, || {
+            let found = std::fs::read_to_string(&note).ok().filter(|text| text.ends_with('\n'));
+            std::future::ready(found.map(|text| text.trim().trim_end_matches('/').to_owned()))
+        })
+        .await;
+        let files = FileServer::start().await;
+        let node = Self { dir, base, client, files, token: None, child };
+        eventually("a node that is ready", PATIENCE, || async {
+            let answer = node.client.get(format!("{}/readyz", node.base)).send().await.ok()?;
+            (answer.status() == StatusCode::OK).then_some(())
+        })
+        .await;
+        node
+    }
+
+    /// Sends this token from now on.
+    pub(crate) fn with_token(&mut self, token: Option<&str>) {
+        self.token = token.map(str::to_owned);
+    }
+
+    pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        let request = self.client.request(method, format!("{}{path}", self.base));
+        match &self.token {
+            Some(token) => request.bearer_auth(token),
+            None => request,
+        }
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        Answer::of(self.request(Method::GET, path).send().await.unwrap()).await
+    }
+
+    pub(crate) async fn send(&self, method: Method, path: &str, body: &Value) -> Answer {
+        Answer::of(self.request(method, path).json(body).send().await.unwrap()).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: Value) -> Answer {
+        self.send(Method::POST, path, &body).await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> Answer {
+        let request = self.request(Method::DELETE, path).header("x-ingestd", "1");
+        Answer::of(request.send().await.unwrap()).await
+    }
+
+    /// Submits a file from the file server; answers the batch's id.
+    pub(crate) async fn submit(&self, name: &str, content: &str) -> String {
+        let url = self.files.put(&format!("/{name}"), content);
+        self.submit_url(url.as_str()).await
+    }
+
+    pub(crate) async fn submit_url(&self, url: &str) -> String {
+        let body = json!({"profile": "test_content", "submitter": "ann", "payload_url": url, "type": "file"});
+        let answer = self.post("/api/v1/batches", body).await.is(201);
+        answer.json["bid"].as_str().unwrap().to_owned()
+    }
+
+    /// Waits until a batch is in a state.
+    pub(crate) async fn batch_is(&self, bid: &str, state: &str) -> Value {
+        let path = format!("/api/v1/batches/{bid}");
+        eventually(&format!("{bid} to be {state}"), PATIENCE, || async {
+            let answer = self.get(&path).await;
+            (answer.json["state"] == state).then_some(answer.json)
+        })
+        .await
+    }
+
+    /// Waits until the only job of a batch is in a state; answers its id.
+    pub(crate) async fn job_is(&self, bid: &str, state: &str) -> String {
+        let path = format!("/api/v1/jobs?batch={bid}&state={state}");
+        eventually(&format!("a job of {bid} that is {state}"), PATIENCE, || async {
+            let answer = self.get(&path).await;
+            answer.json["jobs"][0]["jid"].as_str().map(str::to_owned)
+        })
+        .await
+    }
+
+    /// Waits for the end of the process.
+    pub(crate) async fn ended(&mut self) -> ExitStatus {
+        let child = &mut self.child;
+        let waiting = std::cell::RefCell::new(child);
+        eventually("the end of the node", PATIENCE, || {
+            std::future::ready(waiting.borrow_mut().try_wait().unwrap())
+        })
+        .await
+    }
+}
+
+/// An answer that was read.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: reqwest::header::HeaderMap,
+    pub(crate) bytes: Vec<u8>,
+    /// Null if it is no JSON.
+    pub(crate) json: Value,
+}
+
+impl Answer {
+    pub(crate) async fn of(response: Response) -> Self {
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let bytes = response.bytes().await.unwrap().to_vec();
+        let json = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+        Self { status, headers, bytes, json }
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes).into_owned()
+    }
+
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    /// It has this status.
+    #[track_caller]
+    pub(crate) fn is(self, status: u16) -> Self {
+        assert_eq!(self.status, status, "{}", self.text());
+        self
+    }
+
+    /// It is a problem of this kind, with a detail that says this.
+    #[track_caller]
+    pub(crate) fn problem(self, status: u16, kind: &str, says: &str) -> Self {
+        let answer = self.is(status);
+        assert_eq!(answer.header("content-type"), "application/problem+json", "{}", answer.text());
+        assert_eq!(answer.json["type"], format!("urn:ingestd:problem:{kind}"), "{}", answer.text());
+        assert_eq!(answer.json["status"], status, "{}", answer.text());
+        assert!(answer.json["title"].is_string(), "{}", answer.text());
+        let detail = answer.json["detail"].as_str().unwrap_or_default();
+        assert!(detail.contains(says), "{says:?} is not in {detail:?}");
+        answer
+    }
+
+    /// The fields that have problems.
+    pub(crate) fn fields(&self) -> Vec<String> {
+        let problems = self.json["problems"].as_array().cloned().unwrap_or_default();
+        problems.iter().map(|problem| problem["field"].as_str().unwrap().to_owned()).collect()
+    }
+}

@@ -1,0 +1,161 @@
+//! Submission in all its forms, and everything that can be wrong with one.
+
+use reqwest::Method;
+use reqwest::multipart::{Form, Part};
+use serde_json::json;
+
+use super::kit::{Answer, TestNode};
+
+const SHA256_OF_ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+
+async fn upload(node: &TestNode, form: Form) -> Answer {
+    Answer::of(node.request(Method::POST, "/api/v1/batches").multipart(form).send().await.unwrap()).await
+}
+
+fn form(content: &'static str, name: &str) -> Form {
+    Form::new()
+        .part("file", Part::text(content).file_name(name.to_owned()))
+        .text("profile", "test_content")
+        .text("submitter", "ann/Ann Arbor")
+}
+
+/// Uploads that lie on the disk.
+fn uploads(node: &TestNode) -> usize {
+    std::fs::read_dir(node.dir.path().join("uploads")).map_or(0, Iterator::count)
+}
+
+#[tokio::test]
+async fn an_upload_becomes_a_batch_and_is_served_to_whoever_has_its_url() {
+    let node = TestNode::start().await;
+    let form = form("abc", "a b.txt")
+        .text("type", "file")
+        .text("digestType", "SHA-256")
+        .text("digestValue", SHA256_OF_ABC)
+        .text("size", "3")
+        .text("localIdentifier", "x1; x2")
+        .text("title", "A thing")
+        .text("creator", "Lindqvist, A.")
+        .text("DC.subject", "maps")
+        .text("notification", "ann@example.org, bob@example.org")
+        .text("responseForm", "json");
+    let answer = upload(&node, form).await.is(201);
+    let bid = answer.json["bid"].as_str().unwrap();
+    assert_eq!(answer.header("location"), format!("/api/v1/batches/{bid}"));
+    let batch = node.batch_is(bid, "completed").await;
+    assert_eq!(batch["submission"]["erc_what"], "A thing", "{batch}");
+    assert_eq!(batch["submission"]["dc_subject"], "maps");
+    let jid = node.job_is(bid, "completed").await;
+    let job = node.get(&format!("/api/v1/jobs/{jid}")).await.is(200).json;
+    assert_eq!(job["identifiers"]["local_id"], json!(["x1", "x2"]), "{job}");
+    let url = job["configuration"]["payload_url"].as_str().unwrap();
+    assert!(url.contains("/files/uploads/") && url.ends_with("signature=***"), "{url}");
+    assert_eq!(job["configuration"]["payload_filename"], "a b.txt");
+    assert_eq!(uploads(&node), 1);
+    // Without its signature it is not there.
+    let path = url.strip_prefix(&node.base).unwrap();
+    node.get(path.split_once('?').unwrap().0).await.problem(404, "not-found", "");
+    node.get(&path.replace("***", &"0".repeat(64))).await.problem(404, "not-found", "");
+}
+
+#[tokio::test]
+async fn a_form_without_a_file_names_a_url() {
+    let node = TestNode::start().await;
+    let url = node.files.put("/c.txt", "three");
+    let fields =
+        [("url", url.as_str()), ("profile", "test_content"), ("submitter", "ann"), ("responseForm", "xml")];
+    let request = node.request(Method::POST, "/api/v1/batches").form(&fields);
+    let answer = Answer::of(request.send().await.unwrap()).await.is(201);
+    assert_eq!(answer.header("content-type"), "application/xml");
+    let text = answer.text();
+    let bid = text.split("<bid>").nth(1).unwrap().split('<').next().unwrap();
+    assert!(text.starts_with("<?xml") && text.contains("<known>false</known>"), "{text}");
+    node.batch_is(bid, "completed").await;
+}
+
+#[tokio::test]
+async fn a_repeated_uuid_is_answered_with_the_first_batch() {
+    let node = TestNode::start_with("", "[pools.pending]\nsize = 0\n").await;
+    let body = json!({
+        "profile": "test_content", "submitter": "ann", "payload_url": "http://127.0.0.1:1/x", "uuid": "2e0f-77",
+        "type": "file"
+    });
+    let first = node.post("/api/v1/batches", body.clone()).await.is(201).json;
+    let again = node.post("/api/v1/batches", body).await.is(200).json;
+    assert_eq!((&again["bid"], &again["known"]), (&first["bid"], &true.into()));
+    let again = upload(&node, form("abc", "a.txt").text("uuid", "2e0f-77")).await.is(200).json;
+    assert_eq!(again["bid"], first["bid"]);
+    assert_eq!(uploads(&node), 0, "what nobody needs is not kept");
+    let all = node.get("/api/v1/batches").await.json;
+    assert_eq!(all["batches"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn everything_that_is_wrong_is_told_at_once_and_nothing_is_made() {
+    let node = TestNode::start_with("max_upload = 1000\nmax_body = 10000", "").await;
+    let body = json!({
+        "profile": "test_contents", "payload_url": "ftp://example.org/x", "manifest": [{"uri": "x"}],
+        "type": "sack", "filename": "../x", "size": "many", "digest_type": "sha-256", "digest_value": "abc",
+        "primary_id": "doi:10.1/x", "local_id": 7, "notification": "nobody", "submission_mode": "replace",
+        "response_type": "yaml", "priority": 100, "process_date": "tomorrow", "uuid": "a/b", "dc": {"colour": "red"},
+        "tilte": "A thing", "note": ["x"],
+    });
+    let answer = node.post("/api/v1/batches", body).await.problem(400, "invalid", "problems");
+    let fields = answer.fields();
+    for field in [
+        "profile",
+        "submitter",
+        "payload_url",
+        "manifest",
+        "type",
+        "filename",
+        "size",
+        "digest_value",
+        "primary_id",
+        "local_id",
+        "notification",
+        "submission_mode",
+        "response_type",
+        "priority",
+        "process_date",
+        "uuid",
+        "dc.colour",
+        "tilte",
+        "note",
+    ] {
+        assert!(fields.iter().any(|found| found == field), "{field} is not in {fields:?}");
+    }
+    let text = answer.text();
+    assert!(
+        text.contains("did you mean `test_content`?") && text.contains("did you mean `title`?"),
+        "{text}"
+    );
+
+    let wrong =
+        form("abc", "a.txt").text("digestType", "md5").text("digestValue", "0".repeat(32)).text("size", "4");
+    assert_eq!(upload(&node, wrong).await.problem(400, "invalid", "announced").fields(), ["size"]);
+    let wrong = form("abc", "a.txt").text("digestType", "md5").text("digestValue", "0".repeat(32));
+    assert_eq!(upload(&node, wrong).await.problem(400, "invalid", "announced").fields(), ["digest_value"]);
+    let large = form("abc", "a.txt").part("more", Part::text("x"));
+    assert_eq!(upload(&node, large).await.problem(400, "invalid", "no such field").fields(), ["more"]);
+    let large = Form::new().part("file", Part::bytes(vec![b'x'; 2000]).file_name("a"));
+    upload(&node, large).await.problem(413, "too-large", "1000");
+    let twice = form("abc", "a.txt").part("file", Part::text("y").file_name("b"));
+    upload(&node, twice).await.problem(400, "invalid", "there is one already");
+    node.post("/api/v1/batches", json!({"note": "x".repeat(20_000)})).await.problem(413, "too-large", "");
+    node.post("/api/v1/batches", json!([1])).await.problem(400, "invalid", "JSON object");
+    let broken =
+        node.request(Method::POST, "/api/v1/batches").header("content-type", "application/json").body("{");
+    Answer::of(broken.send().await.unwrap()).await.problem(400, "invalid", "EOF");
+    let plain = node.request(Method::POST, "/api/v1/batches").header("content-type", "text/plain").body("x");
+    Answer::of(plain.send().await.unwrap()).await.problem(
+        415,
+        "unsupported-media-type",
+        "multipart/form-data",
+    );
+    let empty = node.request(Method::POST, "/api/v1/batches").header("content-type", "multipart/form-data");
+    Answer::of(empty.send().await.unwrap()).await.problem(400, "invalid", "");
+
+    assert_eq!(uploads(&node), 0);
+    let all = node.get("/api/v1/batches").await.json;
+    assert_eq!(all["batches"].as_array().unwrap().len(), 0);
+}
