@@ -21,6 +21,9 @@ pub(crate) const CONFIG: &str = "INGESTD_CONFIG";
 const RESERVED: [&str; 12] = [
     CONFIG,
     "INGESTD_SERVER",
+    "INGESTD_TOKEN",
+    "INGESTD_TOKEN_FILE",
+    "INGESTD_CA_FILE",
     "INGESTD_LOG",
     "INGESTD_SEQUENCES",
     "INGESTD_CRASHES",
