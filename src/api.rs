@@ -91,7 +91,9 @@ pub(crate) async fn bind(settings: ApiSettings, dir: &Path) -> Result<Bound, Str
     let scheme = if tls.is_some() { "https" } else { "http" };
     let public = match &settings.public_url {
         Some(url) => url.clone(),
-        None => Url::parse(&format!("{scheme}://{address}/")).map_err(|error| format!("{address}: {error}"))?,
+        None => {
+            Url::parse(&format!("{scheme}://{address}/")).map_err(|error| format!("{address}: {error}"))?
+        }
     };
     let (of_dir, given) = (dir.to_owned(), settings.url_key.clone());
     let key = tokio::task::spawn_blocking(move || key::of(&of_dir, given.as_ref())).await;

@@ -132,14 +132,18 @@ pub(crate) async fn list(
     _: Operator,
     Params(params): Params<AccessParams>,
 ) -> Answer<Json<AccessList>> {
-    let only = params.size.as_deref().map(|size| size_of(size).map_err(|_| Refusal::field("size", "it is small or large")));
+    let only = params
+        .size
+        .as_deref()
+        .map(|size| size_of(size).map_err(|_| Refusal::field("size", "it is small or large")));
     let only = only.transpose()?;
     let states: Vec<AccessState> = read::several("state", params.state.as_deref())?;
     let queue = app.queue().await?;
     let mut items = Vec::new();
     for size in AccessSize::ALL.into_iter().filter(|size| only.is_none_or(|only| only == *size)) {
         let found = queue.access_items(size).await?;
-        let wanted = found.into_iter().filter(|item| states.is_empty() || states.contains(&item.status.status));
+        let wanted =
+            found.into_iter().filter(|item| states.is_empty() || states.contains(&item.status.status));
         let lines = stream::iter(wanted).map(|item| line(&queue, item)).buffered(AT_ONCE);
         items.extend(lines.try_collect::<Vec<_>>().await?.into_iter().flatten());
     }

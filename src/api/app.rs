@@ -67,7 +67,10 @@ impl App {
         match tokio::time::timeout(PATIENCE, self.node.life()).await {
             Ok(Some(life)) => Ok(life),
             Ok(None) => Err(Refusal::new(Kind::ENDING, "the node has ended")),
-            Err(_) => Err(Refusal::new(Kind::TREE_AWAY, "there is no session of the tree; the node tries to get one")),
+            Err(_) => Err(Refusal::new(
+                Kind::TREE_AWAY,
+                "there is no session of the tree; the node tries to get one",
+            )),
         }
     }
 

@@ -82,7 +82,8 @@ impl AuditLog {
                 text => text?,
             };
             let lines = text.rsplit(|byte| *byte == b'\n');
-            found.extend(lines.filter_map(|line| serde_json::from_slice(line).ok()).take(count - found.len()));
+            found
+                .extend(lines.filter_map(|line| serde_json::from_slice(line).ok()).take(count - found.len()));
             if found.len() == count {
                 break;
             }
@@ -112,7 +113,8 @@ mod tests {
                 status,
             });
         }
-        let size: u64 = [CURRENT, BEFORE].map(|name| fs::metadata(dir.path().join(name)).unwrap().len()).iter().sum();
+        let size: u64 =
+            [CURRENT, BEFORE].map(|name| fs::metadata(dir.path().join(name)).unwrap().len()).iter().sum();
         assert!(size <= 2 * 4096, "{size}");
         let found: Vec<u16> = log.last(1_000).unwrap().iter().map(|entry| entry.status).collect();
         assert!(found.len() > 10, "{found:?}");

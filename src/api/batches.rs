@@ -94,7 +94,9 @@ pub(crate) fn only(caller: &Caller, asked: Option<String>) -> Answer<Option<Stri
 async fn find(queue: &Queue, caller: &Caller, name: &str) -> Answer<(Bid, nodes::Submission)> {
     let bid = match name.parse() {
         Ok(bid) => bid,
-        Err(_) => queue.find_batch(name).await.ok().flatten().ok_or_else(|| Refusal::not_found(what(name)))?,
+        Err(_) => {
+            queue.find_batch(name).await.ok().flatten().ok_or_else(|| Refusal::not_found(what(name)))?
+        }
     };
     let submission = match queue.submission(bid).await {
         // What cannot be read can be deleted.
@@ -314,9 +316,10 @@ pub(crate) async fn delete(
     let state = queue.batch(bid).await?.state();
     read::confirmed(params.confirm, format_args!("{bid}, which is {state}, and all its jobs would go"))?;
     // It goes on when whoever asked has gone: half a batch helps nobody.
-    let deleting = tokio::spawn(async move {
-        queue.delete_batch(bid, &caller.name, &reason, params.force, |_| {}).await
-    });
+    let deleting =
+        tokio::spawn(
+            async move { queue.delete_batch(bid, &caller.name, &reason, params.force, |_| {}).await },
+        );
     let deletion = deleting.await.map_err(Refusal::defect)??;
     let warning = "the depositor will not be told".to_owned();
     Ok(Json(BatchDeleted { bid, deleted_jobs: deletion.jobs, warning }))

@@ -12,9 +12,7 @@ use super::jobs::priority_of;
 use super::problem::{Answer, Refusal};
 use super::read::{self, Body};
 use super::shown;
-use super::wire::{
-    Bulk, BulkAction, BulkAnswer, BulkDry, BulkRan, BulkRefusal, JobFilter, Problem, Role,
-};
+use super::wire::{Bulk, BulkAction, BulkAnswer, BulkDry, BulkRan, BulkRefusal, JobFilter, Problem, Role};
 
 #[utoipa::path(post, path = "/api/v1/jobs/bulk", tag = "jobs", request_body = Bulk, responses(
     (status = 200, body = BulkAnswer),
@@ -66,7 +64,11 @@ pub(crate) async fn run(
         gone: progress.gone,
         refused: progress.refused,
         unreadable: progress.unreadable,
-        refusals: summary.refusals.into_iter().map(|one| BulkRefusal { jid: one.jid, why: one.why }).collect(),
+        refusals: summary
+            .refusals
+            .into_iter()
+            .map(|one| BulkRefusal { jid: one.jid, why: one.why })
+            .collect(),
         first_unreadable: summary.first_unreadable.into_iter().map(shown::unread).collect(),
         stopped,
     })))

@@ -23,7 +23,7 @@ const TOKEN: &str = "token";
 #[derive(utoipa::OpenApi)]
 #[openapi(
     info(title = "ingestd", description = "The HTTP API of an ingest node."),
-    paths(files::get, document),
+    paths(files::get, document)
 )]
 struct Document;
 

@@ -201,7 +201,10 @@ impl Listener {
     }
 
     fn event(&self, told: &Told) -> SseEvent {
-        SseEvent::default().id(format!("{:08x}-{}", self.epoch, told.number)).event(told.name).data(&told.data)
+        SseEvent::default()
+            .id(format!("{:08x}-{}", self.epoch, told.number))
+            .event(told.name)
+            .data(&told.data)
     }
 }
 
@@ -233,7 +236,13 @@ mod tests {
     use super::*;
 
     fn following(first: u64, next: u64) -> Following {
-        let told = |number| Arc::new(Told { number, name: if number % 2 == 0 { "counts" } else { "jobs" }, data: String::new() });
+        let told = |number| {
+            Arc::new(Told {
+                number,
+                name: if number % 2 == 0 { "counts" } else { "jobs" },
+                data: String::new(),
+            })
+        };
         Following { epoch: 7, next, kept: (first..next).map(told).collect(), ..Following::default() }
     }
 

@@ -43,7 +43,9 @@ fn is_long(method: &Method, path: &str) -> bool {
     match path.strip_prefix("/api/v1/") {
         Some("batches") => *method == Method::POST,
         Some("events" | "jobs/bulk") => true,
-        Some(path) => *method == Method::DELETE && (path.starts_with("batches/") || path.starts_with("holds/")),
+        Some(path) => {
+            *method == Method::DELETE && (path.starts_with("batches/") || path.starts_with("holds/"))
+        }
         None => false,
     }
 }
@@ -167,7 +169,10 @@ fn site(app: &App, request: &Request) -> Answer<()> {
     if is_json(headers) || headers.contains_key(OWN) || submission {
         return Ok(());
     }
-    Err(Refusal::new(Kind::UNSUPPORTED, "send `Content-Type: application/json`, or the header `X-Ingestd: 1`"))
+    Err(Refusal::new(
+        Kind::UNSUPPORTED,
+        "send `Content-Type: application/json`, or the header `X-Ingestd: 1`",
+    ))
 }
 
 fn is_own(app: &App, origin: &str, host: Option<&str>) -> bool {

@@ -27,7 +27,10 @@ pub(crate) async fn list(State(app): State<App>, _: Operator) -> Answer<Json<Hol
         why: hold.why.clone(),
         when: hold.when,
     };
-    Ok(Json(Holds { queues: holds.queues().map(line).collect(), collections: holds.collections().map(line).collect() }))
+    Ok(Json(Holds {
+        queues: holds.queues().map(line).collect(),
+        collections: holds.collections().map(line).collect(),
+    }))
 }
 
 fn queue_of(name: &str) -> Answer<HeldQueue> {

@@ -144,7 +144,11 @@ fn without_numbers(message: &str) -> String {
     for word in message.split_inclusive(|c: char| c.is_whitespace() || ":;,()`'\"".contains(c)) {
         let end = word.trim_end_matches(|c: char| c.is_whitespace() || ":;,()`'\"".contains(c)).len();
         let (word, gap) = word.split_at(end);
-        text.push_str(if word.chars().any(|c| c.is_ascii_digit()) || word.contains("//") { "#" } else { word });
+        text.push_str(if word.chars().any(|c| c.is_ascii_digit()) || word.contains("//") {
+            "#"
+        } else {
+            word
+        });
         text.push_str(gap);
     }
     text.chars().take(500).collect()

@@ -32,12 +32,13 @@ pub(super) fn of(dir: &Path, given: Option<&UrlKey>) -> Result<[u8; 32], String>
     rand::rngs::OsRng.try_fill_bytes(&mut key).map_err(|error| said(&error))?;
     // Whole or not at all: half a key would be none.
     let part = dir.join(format!(".{FILE}.part"));
-    let written = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&part).and_then(
-        |mut file| {
-            file.write_all(&key)?;
-            file.sync_all()
-        },
-    );
+    let written =
+        fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&part).and_then(
+            |mut file| {
+                file.write_all(&key)?;
+                file.sync_all()
+            },
+        );
     written.and_then(|()| fs::rename(&part, &path)).map_err(|error| said(&error))?;
     Ok(key)
 }

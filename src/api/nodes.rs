@@ -19,7 +19,8 @@ use super::pools;
 use super::problem::{Answer, Kind, Refusal};
 use super::read::{self, Body, Params};
 use super::wire::{
-    AuditList, Branch, Doing, Me, ModeChanged, NodeLine, NodeList, NodeNow, Problem, Restart, RestartList, Working,
+    AuditList, Branch, Doing, Me, ModeChanged, NodeLine, NodeList, NodeNow, Problem, Restart, RestartList,
+    Working,
 };
 
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -95,7 +95,8 @@ pub(crate) async fn change(
         pool.size = size;
     }
     if let Some(stall) = &asked.stall {
-        let read = humantime::parse_duration(stall).map_err(|error| Refusal::field("stall", error.to_string()))?;
+        let read =
+            humantime::parse_duration(stall).map_err(|error| Refusal::field("stall", error.to_string()))?;
         if read.is_zero() {
             return Err(Refusal::field("stall", "it has to last longer than no time"));
         }

@@ -146,21 +146,31 @@ impl ApiSettings {
         let mut found = Vec::new();
         let ip = self.listen.ip();
         if !ip.is_loopback() && self.tokens.is_empty() {
-            let why = format!("{ip} can be reached from elsewhere, and there are no tokens: add api.tokens, or listen on 127.0.0.1");
+            let why = format!(
+                "{ip} can be reached from elsewhere, and there are no tokens: add api.tokens, or listen on 127.0.0.1"
+            );
             found.push(("api.listen", why));
         }
         if ip.is_unspecified() && self.public_url.is_none() {
-            let why = format!("{ip} is every address of this machine: say by which others reach it, in api.public_url");
+            let why = format!(
+                "{ip} is every address of this machine: say by which others reach it, in api.public_url"
+            );
             found.push(("api.listen", why));
         }
         if let Some(url) = &self.public_url {
             let whole = matches!(url.scheme(), "http" | "https") && url.has_host();
             if !whole || url.query().is_some() || url.fragment().is_some() || !url.username().is_empty() {
-                found.push(("api.public_url", "it is no http or https URL, without user, query and fragment".into()));
+                found.push((
+                    "api.public_url",
+                    "it is no http or https URL, without user, query and fragment".into(),
+                ));
             }
         }
         for (at, token) in self.tokens.iter().enumerate() {
-            if token.name.trim().is_empty() || token.name.len() > 100 || token.name.chars().any(char::is_control) {
+            if token.name.trim().is_empty()
+                || token.name.len() > 100
+                || token.name.chars().any(char::is_control)
+            {
                 found.push(("api.tokens", format!("token {at}: its name has 1 to 100 letters")));
             }
             if self.tokens[..at].iter().any(|other| other.sha256 == token.sha256) {

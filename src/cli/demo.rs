@@ -55,7 +55,11 @@ impl Demo {
             }
             None => {
                 temporary = tempfile::Builder::new().prefix("ingestd-demo-").tempdir();
-                temporary.as_ref().map_err(|error| anyhow::anyhow!("no temporary directory: {error}"))?.path().to_owned()
+                temporary
+                    .as_ref()
+                    .map_err(|error| anyhow::anyhow!("no temporary directory: {error}"))?
+                    .path()
+                    .to_owned()
             }
         };
         let samples = Samples::load(self.samples.as_deref())?;
@@ -86,6 +90,9 @@ impl Demo {
 /// Makes a directory, or finds it empty.
 fn empty(dir: &std::path::Path) -> Result<()> {
     std::fs::create_dir_all(dir)?;
-    anyhow::ensure!(std::fs::read_dir(dir)?.next().is_none(), "it is not empty: give the demo a directory of its own");
+    anyhow::ensure!(
+        std::fs::read_dir(dir)?.next().is_none(),
+        "it is not empty: give the demo a directory of its own"
+    );
     Ok(())
 }

@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use ingest_actors::node::{Config, End, Node};
-use ingest_store::Store;
 use ingest_steps::settings::Settings as Steps;
 use ingest_steps::urls::Urls;
+use ingest_store::Store;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::api;
@@ -32,6 +32,10 @@ pub(super) struct Run {
     /// The configuration; by default config/ingestd.toml or /etc/ingestd/ingestd.toml, if one is there
     #[arg(long, value_name = "FILE", env = config::CONFIG)]
     config: Option<PathBuf>,
+
+    /// End when the process ends that has started this one
+    #[arg(long, hide = true)]
+    with_parent: bool,
 }
 
 /// How the node has ended, if not as it should.
@@ -60,6 +64,11 @@ impl Ended {
 
 impl Run {
     pub(super) async fn run(self) -> Result<()> {
+        if self.with_parent {
+            let drain = Some(rustix::process::Signal::TERM);
+            rustix::process::set_parent_process_death_signal(drain)
+                .context("the parent cannot be followed")?;
+        }
         let environment = Environment::of_process();
         let loaded = config::load(self.config.as_deref(), &environment)?;
         let log = logs::init(&loaded.log);

@@ -21,7 +21,8 @@ pub(super) const DEFAULT_NAME: &str = "default";
 const CHOICES: [&str; 2] = ["store.engine", "mail.by"];
 
 /// What is never shown. A name without a table is one in any table.
-const SECRET: [&str; 6] = ["password", "secret_key", "access_key", "inventory.url", "api.tokens", "api.url_key"];
+const SECRET: [&str; 6] =
+    ["password", "secret_key", "access_key", "inventory.url", "api.tokens", "api.url_key"];
 
 /// What holds at once when the configuration is read again; the rest needs a restart. A star is all keys of a table.
 pub(super) const LIVE: [&str; 18] = [

@@ -17,8 +17,7 @@ use sha2::Sha256;
 use url::Url;
 
 /// What stays as it is in an element of a URL.
-pub(crate) const ELEMENT: &AsciiSet =
-    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+pub(crate) const ELEMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Where files are served, and by which key their URLs are signed. Clones share it.
 #[derive(Clone, PartialEq, Eq)]
@@ -101,7 +100,9 @@ fn hex(bytes: &[u8]) -> String {
 
 fn bytes(hex: &str) -> Option<Vec<u8>> {
     let whole = hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit());
-    whole.then(|| (0..64).step_by(2).filter_map(|at| u8::from_str_radix(hex.get(at..at + 2)?, 16).ok()).collect())
+    whole.then(|| {
+        (0..64).step_by(2).filter_map(|at| u8::from_str_radix(hex.get(at..at + 2)?, 16).ok()).collect()
+    })
 }
 
 #[cfg(test)]

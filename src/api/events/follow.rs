@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ingest_actors::house::Life;
-use ingest_queue::{list, map};
 use ingest_queue::states::JobState;
+use ingest_queue::{list, map};
 use ingest_store::{Event as TreeEvent, TreeWatch};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
@@ -158,11 +158,14 @@ async fn tell(
     }
     if now.node {
         let node = &hub.0.node;
-        hub.tell("node", &Event::Node(NodeChanged {
-            mode: node.house().mode().name().to_owned(),
-            session: session_name(node.house().link()).to_owned(),
-            ready: node.is_ready(),
-        }));
+        hub.tell(
+            "node",
+            &Event::Node(NodeChanged {
+                mode: node.house().mode().name().to_owned(),
+                session: session_name(node.house().link()).to_owned(),
+                ready: node.is_ready(),
+            }),
+        );
     }
     if now.counts {
         // Read and not counted along: what is told is true, however many events there were.

@@ -58,7 +58,9 @@ impl Gathered {
     /// Something below the batches has changed.
     pub(super) fn batch(&mut self, event: &Event) {
         let (Event::Created(path) | Event::Deleted(path) | Event::Changed(path)) = event else { return };
-        let Some(below) = path.strip_prefix(map::BATCHES).and_then(|below| below.strip_prefix('/')) else { return };
+        let Some(below) = path.strip_prefix(map::BATCHES).and_then(|below| below.strip_prefix('/')) else {
+            return;
+        };
         let mut names = below.split('/');
         let Some(Ok(bid)) = names.next().map(str::parse::<Bid>) else { return };
         let next = names.next();
@@ -89,7 +91,11 @@ impl Gathered {
         let more = std::mem::take(&mut self.more_batches);
         let changed: Vec<Bid> = std::mem::take(&mut self.changed).into_iter().collect();
         let gone: Vec<Bid> = std::mem::take(&mut self.gone).into_iter().collect();
-        (more > 0 || !changed.is_empty() || !gone.is_empty()).then_some(BatchesChanged { changed, gone, more })
+        (more > 0 || !changed.is_empty() || !gone.is_empty()).then_some(BatchesChanged {
+            changed,
+            gone,
+            more,
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Forms: the fields of a submission, and the file that may come with them.
 
-use axum::extract::{FromRequest as _, Multipart, Request};
 use axum::extract::multipart::Field;
+use axum::extract::{FromRequest as _, Multipart, Request};
 use serde_json::{Map, Value};
 
 use super::Given;
@@ -28,9 +28,8 @@ pub(super) async fn urlencoded(app: &App, request: Request) -> Answer<Given> {
 }
 
 pub(super) async fn multipart(app: &App, request: Request) -> Answer<Given> {
-    let mut parts = Multipart::from_request(request, app)
-        .await
-        .map_err(|error| Refusal::field("", error.body_text()))?;
+    let mut parts =
+        Multipart::from_request(request, app).await.map_err(|error| Refusal::field("", error.body_text()))?;
     let mut given = Given::default();
     let mut seen = 0;
     loop {

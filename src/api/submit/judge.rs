@@ -33,16 +33,49 @@ const ALSO: [(&str, &str); 8] = [
 ];
 
 const FIELDS: [&str; 22] = [
-    "profile", "submitter", "payload_url", "manifest", "type", "filename", "size", "digest_type", "digest_value",
-    "primary_id", "local_id", "creator", "title", "date", "dc", "note", "notification", "submission_mode",
-    "response_type", "priority", "process_date", "uuid",
+    "profile",
+    "submitter",
+    "payload_url",
+    "manifest",
+    "type",
+    "filename",
+    "size",
+    "digest_type",
+    "digest_value",
+    "primary_id",
+    "local_id",
+    "creator",
+    "title",
+    "date",
+    "dc",
+    "note",
+    "notification",
+    "submission_mode",
+    "response_type",
+    "priority",
+    "process_date",
+    "uuid",
 ];
 const LAST_FIELD: &str = "expiration_date";
 
 /// Dublin Core.
 const TERMS: [&str; 16] = [
-    "contributor", "coverage", "creator", "date", "description", "format", "identifier", "language", "publisher",
-    "relation", "rights", "source", "subject", "title", "type", "resourceType",
+    "contributor",
+    "coverage",
+    "creator",
+    "date",
+    "description",
+    "format",
+    "identifier",
+    "language",
+    "publisher",
+    "relation",
+    "rights",
+    "source",
+    "subject",
+    "title",
+    "type",
+    "resourceType",
 ];
 
 /// Letters of a text.
@@ -163,13 +196,16 @@ fn name_of(name: &str, value: Value, fields: &mut Map<String, Value>, judged: &m
         }
         return;
     }
-    if let Some(term) = name.get(..3).filter(|start| start.eq_ignore_ascii_case("dc.")).and_then(|_| name.get(3..)) {
+    if let Some(term) =
+        name.get(..3).filter(|start| start.eq_ignore_ascii_case("dc.")).and_then(|_| name.get(3..))
+    {
         dublin_core(name, term, &value, judged);
         return;
     }
     let names = FIELDS.iter().copied().chain(ALSO.iter().map(|(other, _)| *other)).chain([LAST_FIELD]);
     let near = names.map(|known| (strsim::damerau_levenshtein(known, name), known)).min();
-    let meant = near.filter(|(distance, _)| *distance <= 2).map(|(_, known)| format!("; did you mean `{known}`?"));
+    let meant =
+        near.filter(|(distance, _)| *distance <= 2).map(|(_, known)| format!("; did you mean `{known}`?"));
     let shown: String = name.chars().take(100).collect();
     judged.wrong(&shown, format!("there is no such field{}", meant.unwrap_or_default()));
 }
@@ -241,7 +277,9 @@ fn payload(
     match [upload, url.is_some(), manifest.is_some()].into_iter().filter(|given| *given).count() {
         0 => judged.wrong("payload_url", "there is no payload: send a file, a payload_url or a manifest"),
         1 => {}
-        _ => judged.wrong("payload_url", "there is more than one payload: a file, a payload_url or a manifest"),
+        _ => {
+            judged.wrong("payload_url", "there is more than one payload: a file, a payload_url or a manifest")
+        }
     }
     if let Some(text) = url {
         match address(&text, profile, services, app) {
@@ -327,7 +365,8 @@ fn announced(fields: &mut Fields, upload: Option<u64>, profile: Option<&Profile>
             _ => u64::MAX,
         };
         if size > most {
-            let why = format!("{size} bytes, and the profile {} takes at most {most} (`limits`)", profile.name);
+            let why =
+                format!("{size} bytes, and the profile {} takes at most {most} (`limits`)", profile.name);
             judged.wrong("size", why);
         }
     }

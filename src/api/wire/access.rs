@@ -45,11 +45,7 @@ pub(crate) struct AccessRequested {
 pub(crate) struct AccessPending {
     /// `pending`.
     pub state: String,
-    #[serde(
-        rename = "anticipated-availability-time",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "anticipated-availability-time", default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub anticipated: Option<Date>,
 }
@@ -79,11 +75,7 @@ pub(crate) struct AccessLine {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<String>,
     pub bytes: u64,
-    #[serde(
-        rename = "anticipated-availability-time",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "anticipated-availability-time", default, skip_serializing_if = "Option::is_none")]
     pub anticipated: Option<String>,
 }
 

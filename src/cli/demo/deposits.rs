@@ -28,7 +28,8 @@ pub(super) fn prepare(samples: &Samples, source: &Source) -> Result<Vec<Deposit>
     };
     let letter = object("letter.checkm", &[("letter.txt", ""), ("fern.png", "")])?;
     let notes = object("notes.checkm", &[("field-notes.zip", "")])?;
-    let of_objects = manifest("mrt-batch-manifest", &[(letter, "A letter and its fern"), (notes, "Notes as a zip")])?;
+    let of_objects =
+        manifest("mrt-batch-manifest", &[(letter, "A letter and its fern"), (notes, "Notes as a zip")])?;
     source.put("objects.checkm", of_objects.into());
     let rows = [("field-notes.zip", "Field notes"), ("specimen-bag.zip", "A specimen")];
     source.put("containers.checkm", manifest("mrt-container-batch-manifest", &rows)?.into());

@@ -97,7 +97,10 @@ impl Story<'_> {
     async fn reports(&self, batches: &[Told], failed: Bid) -> Result<()> {
         let mails = std::fs::read_dir(self.dir.join("outbox")).map_or(0, Iterator::count);
         self.title("What the depositor is told")?;
-        self.say(&format!("{mails} reports in {}. This is the one of {failed}:", self.dir.join("outbox").display()))?;
+        self.say(&format!(
+            "{mails} reports in {}. This is the one of {failed}:",
+            self.dir.join("outbox").display()
+        ))?;
         ensure!(mails == batches.len(), "there should be {} reports", batches.len());
         self.report(failed).await
     }
@@ -138,15 +141,25 @@ impl Story<'_> {
         source.put(DAMAGED, samples.bytes(DAMAGED)?.clone());
         let jid = job.jid.to_string();
         let reason = serde_json::json!({ "reason": "the depositor has repaired the file" });
-        let acted: JobActed = self.client.send(self.client.post(&["jobs", &jid, "requeue"]).json(&reason)?).await?;
-        self.say(&format!("{jid} is requeued: {} → {}", acted.from.name(), acted.state.map_or("?", JobState::name)))?;
+        let acted: JobActed =
+            self.client.send(self.client.post(&["jobs", &jid, "requeue"]).json(&reason)?).await?;
+        self.say(&format!(
+            "{jid} is requeued: {} → {}",
+            acted.from.name(),
+            acted.state.map_or("?", JobState::name)
+        ))?;
         let told = [Told { bid: failed, about: "the same batch" }];
         let batch = Bars::new(&self.client, &told).until(|batch| batch.line.jobs.processing == 0).await?;
         let jobs = batch.first().context("the batch is gone")?.line.jobs;
-        ensure!((jobs.completed, jobs.failed) == (3, 0), "{jid} has failed again; see {}", self.log.display());
+        ensure!(
+            (jobs.completed, jobs.failed) == (3, 0),
+            "{jid} has failed again; see {}",
+            self.log.display()
+        );
         let ask = self.client.post(&["batches", &failed.to_string(), "update-report"]);
         let _: BatchActed = self.client.send(ask.json(&serde_json::json!({}))?).await?;
-        let batch = Bars::new(&self.client, &told).until(|batch| batch.line.state == BatchState::Completed).await?;
+        let batch =
+            Bars::new(&self.client, &told).until(|batch| batch.line.state == BatchState::Completed).await?;
         ensure!(batch.len() == 1, "the batch is gone");
         self.title("What the depositor is told now")?;
         self.report(failed).await

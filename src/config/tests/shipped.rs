@@ -11,9 +11,9 @@ use ingest_store::engines::zookeeper::{Acl, ZookeeperConfig};
 use ingest_store::{EngineConfig, Limits, StoreConfig};
 use serde::Deserialize;
 
+use crate::api::ApiSettings;
 use crate::config::keys::{self, KEYS, SHIPPED};
 use crate::config::sections;
-use crate::api::ApiSettings;
 use crate::logs::LogSettings;
 
 const PAGE: &str = include_str!("../../../docs/configuration.md");
@@ -177,7 +177,10 @@ fn every_example_is_right_once_its_comment_marks_are_gone() {
             "[mail.by.smtp]"
         ]
     );
-    assert_eq!(absent, 16, "three in the file, one in the queue, three of the API, and those of the examples");
+    assert_eq!(
+        absent, 16,
+        "three in the file, one in the queue, three of the API, and those of the examples"
+    );
 }
 
 #[test]

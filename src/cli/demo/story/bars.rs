@@ -8,7 +8,7 @@ use indicatif::{MultiProgress, ProgressBar};
 use ingest_queue::states::{BatchState, States as _};
 
 use super::Told;
-use crate::api::wire::{Batch, StateCounts};
+use crate::api::wire::{Batch, Counts};
 use crate::cli::client::{Change, Client};
 use crate::cli::progress;
 use crate::cli::screen::Screen;
@@ -62,7 +62,7 @@ impl<'a> Bars<'a> {
 
     async fn look(&mut self, change: &Change) -> Result<()> {
         if std::io::stderr().is_terminal() {
-            let counts: StateCounts = self.client.send(self.client.get(&["states", "counts"])).await?;
+            let counts: Counts = self.client.send(self.client.get(&["states", "counts"])).await?;
             let some = counts.jobs.iter().filter(|(_, count)| **count > 0);
             let some: Vec<String> = some.map(|(state, count)| format!("{state} {count}")).collect();
             self.states.set_message(some.join("  "));
@@ -90,7 +90,8 @@ impl Bar<'_> {
         self.bar.set_position((jobs.completed + jobs.failed) as u64);
         self.bar.set_message(state);
         let before = self.seen.replace(now);
-        let changed = before.is_none_or(|before| (before.line.state.name(), before.line.jobs) != (state, jobs));
+        let changed =
+            before.is_none_or(|before| (before.line.state.name(), before.line.jobs) != (state, jobs));
         if changed && !std::io::stderr().is_terminal() {
             let Told { bid, about } = self.told;
             let (done, failed) = (jobs.completed, jobs.failed);
