@@ -34,6 +34,10 @@ pub(super) struct Run {
     /// The configuration; by default config/ingestd.toml or /etc/ingestd/ingestd.toml, if one is there
     #[arg(long, value_name = "FILE", env = config::CONFIG)]
     config: Option<PathBuf>,
+
+    /// End when the process ends that has started this one
+    #[arg(long, hide = true)]
+    with_parent: bool,
 }
 
 /// How the node has ended, if not as it should.
@@ -62,6 +66,11 @@ impl Ended {
 
 impl Run {
     pub(super) async fn run(self) -> Result<()> {
+        if self.with_parent {
+            let drain = Some(rustix::process::Signal::TERM);
+            rustix::process::set_parent_process_death_signal(drain)
+                .context("the parent cannot be followed")?;
+        }
         let environment = Environment::of_process();
         let loaded = config::load(self.config.as_deref(), &environment)?;
         let log = logs::init(&loaded.log);

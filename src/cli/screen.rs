@@ -43,6 +43,11 @@ impl Screen {
         Self { width: width(&io::stderr()), colour: colour(io::stderr().is_terminal()) }
     }
 
+    /// Where there is colour, in this one.
+    pub(super) fn painted(&self, paint: Paint, text: &str) -> String {
+        paint.on(text, self.colour)
+    }
+
     /// A sentence, in as many lines as it needs.
     pub(super) fn say(&self, text: &str) -> Result<()> {
         self.out(&self.lines(text, ""))

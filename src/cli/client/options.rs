@@ -71,6 +71,11 @@ fn server(text: &str) -> Result<Url, String> {
 }
 
 impl Server {
+    /// The one at this address, with no token but that of the environment.
+    pub(crate) fn at(server: Url) -> Self {
+        Self { server, token_file: None, ca_file: None, output: Output { json: false } }
+    }
+
     pub(crate) fn output(&self) -> Output {
         self.output
     }

@@ -1,0 +1,183 @@
+//! What the demo does and tells, step by step. Every number in it is the node's answer.
+
+mod bars;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use ingest_queue::ids::Bid;
+use ingest_queue::states::{BatchState, JobState, States as _};
+
+use self::bars::Bars;
+use super::deposits::{self, Deposit};
+use super::samples::{DAMAGED, Samples};
+use super::source::Source;
+use crate::api::wire::{Batch, BatchActed, JobActed, JobLine, JobPage, Submitted};
+use crate::cli::client::Client;
+use crate::cli::screen::{Paint, Screen};
+
+pub(super) struct Story<'a> {
+    pub(super) client: Client,
+    pub(super) dir: &'a Path,
+    pub(super) log: PathBuf,
+    /// The directory stays when the demo has ended.
+    pub(super) kept: bool,
+}
+
+/// A batch that was submitted.
+pub(super) struct Told {
+    pub(super) bid: Bid,
+    pub(super) about: &'static str,
+}
+
+impl Story<'_> {
+    pub(super) async fn tell(&self, samples: &Samples, source: &Source, stays: bool) -> Result<()> {
+        let server = self.client.server();
+        self.title("A node, and a depositor's server")?;
+        self.say(&format!("The node runs in {}; its log is {}.", self.dir.display(), self.log.display()))?;
+        self.say(&format!("Its dashboard: {server}"))?;
+        let deposits = deposits::prepare(samples, source)?;
+        let batches = self.submit(&deposits).await?;
+        self.title("The node works")?;
+        let ended = Bars::new(&self.client, &batches).until_ended().await?;
+        let failed = self.as_expected(&ended)?;
+        self.reports(&batches, failed).await?;
+        self.objects(10).await?;
+        self.repair(samples, source, failed).await?;
+        self.objects(11).await?;
+        if stays {
+            self.title("The node goes on")?;
+            self.say(&format!("Look at {server} and submit something yourself; Ctrl-C ends it."))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn farewell(&self) -> Result<()> {
+        let what = if self.kept { "Everything is left in" } else { "The node has ended; with it goes" };
+        self.say(&format!("\n{what} {}.", self.dir.display()))
+    }
+
+    async fn submit(&self, deposits: &[Deposit]) -> Result<Vec<Told>> {
+        self.title("One deposit of each kind is submitted")?;
+        let mut batches = Vec::new();
+        for Deposit { about, submission } in deposits {
+            let taken: Submitted = self.client.send(self.client.post(&["batches"]).json(submission)?).await?;
+            self.say(&format!("  {}  {about}", taken.bid))?;
+            batches.push(Told { bid: taken.bid, about });
+        }
+        self.say(&format!("In the last one, one byte of {DAMAGED} is not what its manifest says."))?;
+        Ok(batches)
+    }
+
+    /// All completed but the last, of which one job failed.
+    fn as_expected(&self, ended: &[Batch]) -> Result<Bid> {
+        let Some((last, others)) = ended.split_last() else { bail!("nothing was submitted") };
+        for batch in others {
+            let (bid, state) = (batch.line.bid, batch.line.state);
+            ensure!(
+                state == BatchState::Completed,
+                "{bid} should have completed, and is {}: {}; see {}",
+                state.name(),
+                batch.line.message,
+                self.log.display()
+            );
+        }
+        let (state, jobs) = (last.line.state, last.line.jobs);
+        ensure!(
+            state == BatchState::Failed && (jobs.completed, jobs.failed) == (2, 1),
+            "{} should have failed with one of its three jobs, and is {} with {} completed and {} failed",
+            last.line.bid,
+            state.name(),
+            jobs.completed,
+            jobs.failed
+        );
+        Ok(last.line.bid)
+    }
+
+    async fn reports(&self, batches: &[Told], failed: Bid) -> Result<()> {
+        let mails = std::fs::read_dir(self.dir.join("outbox")).map_or(0, Iterator::count);
+        self.title("What the depositor is told")?;
+        self.say(&format!(
+            "{mails} reports in {}. This is the one of {failed}:",
+            self.dir.join("outbox").display()
+        ))?;
+        ensure!(mails == batches.len(), "there should be {} reports", batches.len());
+        self.report(failed).await
+    }
+
+    async fn report(&self, bid: Bid) -> Result<()> {
+        let ask = self.client.get(&["batches", &bid.to_string(), "report"]).with("format", Some("text"));
+        let text = self.client.answer(ask).await?.text().await?;
+        let quoted: Vec<String> = text.trim_end().lines().map(|line| format!("  | {line}")).collect();
+        Screen::stdout().text(&quoted.join("\n"))
+    }
+
+    async fn objects(&self, count: usize) -> Result<()> {
+        let mut objects: Vec<JobLine> = self.jobs(None, JobState::Completed).await?;
+        objects.sort_by_key(|job| job.jid);
+        let storage = self.dir.join("storage");
+        self.title(&format!("{} objects are stored", objects.len()))?;
+        ensure!(objects.len() == count, "there should be {count} objects");
+        let Some(ark) = objects.first().and_then(|job| job.primary_id.clone()) else {
+            bail!("an object has no identifier");
+        };
+        for job in &objects {
+            let ark = job.primary_id.as_deref().unwrap_or("(none)");
+            self.say(&format!("  {ark}  {}", job.local_ids.join("; ")))?;
+        }
+        let server = self.client.server();
+        self.say(&format!("They lie in {}, an OCFL repository. To look at them:", storage.display()))?;
+        self.say(&format!("  find {} -type f", storage.display()))?;
+        self.say(&format!("  ingestd --server {server} job list"))?;
+        self.say(&format!("  ingestd --server {server} access get {ark} --output object.zip"))
+    }
+
+    /// The source is repaired, the job requeued, the depositor told.
+    async fn repair(&self, samples: &Samples, source: &Source, failed: Bid) -> Result<()> {
+        self.title("The source is repaired, and the job requeued")?;
+        let jobs = self.jobs(Some(failed), JobState::Failed).await?;
+        let [job] = jobs.as_slice() else { bail!("one job should have failed, and not {}", jobs.len()) };
+        self.say(&format!("{} failed: {}", job.jid, job.message))?;
+        source.put(DAMAGED, samples.bytes(DAMAGED)?.clone());
+        let jid = job.jid.to_string();
+        let reason = serde_json::json!({ "reason": "the depositor has repaired the file" });
+        let acted: JobActed =
+            self.client.send(self.client.post(&["jobs", &jid, "requeue"]).json(&reason)?).await?;
+        self.say(&format!(
+            "{jid} is requeued: {} → {}",
+            acted.from.name(),
+            acted.state.map_or("?", JobState::name)
+        ))?;
+        let told = [Told { bid: failed, about: "the same batch" }];
+        let batch = Bars::new(&self.client, &told).until(|batch| batch.line.jobs.processing == 0).await?;
+        let jobs = batch.first().context("the batch is gone")?.line.jobs;
+        ensure!(
+            (jobs.completed, jobs.failed) == (3, 0),
+            "{jid} has failed again; see {}",
+            self.log.display()
+        );
+        let ask = self.client.post(&["batches", &failed.to_string(), "update-report"]);
+        let _: BatchActed = self.client.send(ask.json(&serde_json::json!({}))?).await?;
+        let batch =
+            Bars::new(&self.client, &told).until(|batch| batch.line.state == BatchState::Completed).await?;
+        ensure!(batch.len() == 1, "the batch is gone");
+        self.title("What the depositor is told now")?;
+        self.report(failed).await
+    }
+
+    async fn jobs(&self, batch: Option<Bid>, state: JobState) -> Result<Vec<JobLine>> {
+        let ask = self.client.get(&["jobs"]).with("state", Some(state.name())).with("batch", batch);
+        let page: JobPage = self.client.send(ask.with("limit", Some(1000))).await?;
+        Ok(page.jobs)
+    }
+
+    fn title(&self, text: &str) -> Result<()> {
+        let screen = Screen::stdout();
+        screen.plain(&format!("\n{}\n", screen.painted(Paint::Title, text)))
+    }
+
+    #[expect(clippy::unused_self, reason = "the story is told in one way")]
+    fn say(&self, text: &str) -> Result<()> {
+        Screen::stdout().say(text)
+    }
+}
