@@ -20,7 +20,7 @@ use utoipa::IntoParams;
 
 use super::app::App;
 use super::batches::DeleteParams;
-use super::caller::{Admin, Depositor, Operator};
+use super::caller::{Admin, Operator};
 use super::files;
 use super::problem::{Answer, Kind, Refusal};
 use super::read::{self, Body, Params};
@@ -41,7 +41,7 @@ const LATEST: u64 = 300;
 /// Asks for a stored object as one file
 pub(crate) async fn submit(
     State(app): State<App>,
-    _: Depositor,
+    _: Operator,
     Body(asked): Body<AccessRequest>,
 ) -> Answer<Response> {
     let form = asked.form.as_deref().unwrap_or("zip");

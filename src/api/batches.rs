@@ -5,6 +5,7 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use ingest_queue::batches::{ReportDraft, WHY};
+use ingest_queue::error::Error;
 use ingest_queue::ids::Bid;
 use ingest_queue::jobs::signed;
 use ingest_queue::list::{self, BatchFilter, PageRequest};
@@ -108,15 +109,15 @@ pub(crate) fn only(caller: &Caller, asked: Option<String>) -> Answer<Option<Stri
 async fn find(queue: &Queue, caller: &Caller, name: &str) -> Answer<(Bid, nodes::Submission)> {
     let bid = match name.parse() {
         Ok(bid) => bid,
-        Err(_) => {
-            queue.find_batch(name).await.ok().flatten().ok_or_else(|| Refusal::not_found(what(name)))?
-        }
+        Err(_) => match queue.find_batch(name).await {
+            Ok(Some(bid)) => bid,
+            Ok(None) | Err(Error::Invalid(_)) => return Err(Refusal::not_found(what(name))),
+            Err(error) => return Err(error.into()),
+        },
     };
     let submission = match queue.submission(bid).await {
         // What cannot be read can be deleted.
-        Err(ingest_queue::error::Error::Corrupt { .. }) if caller.only().is_none() => {
-            nodes::Submission::default()
-        }
+        Err(Error::Corrupt { .. }) if caller.only().is_none() => nodes::Submission::default(),
         submission => submission?,
     };
     caller.must_see(&submission.submitter, what(name))?;

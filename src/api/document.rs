@@ -92,6 +92,15 @@ pub(super) fn router(app: &App, pages: Router) -> Router {
 async fn document(State(app): State<App>) -> Response {
     let (_, mut document) = described().split_for_parts();
     nodes::VERSION.clone_into(&mut document.info.version);
+    for path in document.paths.paths.values_mut() {
+        let all = [&mut path.get, &mut path.post, &mut path.put, &mut path.patch, &mut path.delete];
+        for operation in all.into_iter().flatten() {
+            // Handlers of different nouns have the same name.
+            let tag = operation.tags.iter().flatten().next().cloned().unwrap_or_default();
+            let name = operation.operation_id.take().unwrap_or_default();
+            operation.operation_id = Some(format!("{tag}_{name}"));
+        }
+    }
     if !app.settings.tokens.is_empty() {
         let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
         let components = document.components.get_or_insert_default();

@@ -137,7 +137,8 @@ mod tests {
     #[test]
     fn every_pool_can_be_changed() {
         let mut pools = Pools::default();
-        let of_jobs: Vec<&str> = pools.of_jobs().into_keys().map(ingest_queue::states::States::name).collect();
+        let of_jobs: Vec<&str> =
+            pools.of_jobs().into_keys().map(ingest_queue::states::States::name).collect();
         for (at, name) in of_jobs.into_iter().chain(ACCESS).enumerate() {
             pool_of(&mut pools, name).unwrap().size = at + 100;
             assert_eq!(pools.named(name).unwrap().size, at + 100, "{name}");

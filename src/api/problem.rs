@@ -47,6 +47,7 @@ kinds! {
     INTERNAL = "internal", INTERNAL_SERVER_ERROR, "A defect";
     UNREADABLE = "unreadable", INTERNAL_SERVER_ERROR, "The tree holds what nobody can read";
     TREE_AWAY = "tree-away", SERVICE_UNAVAILABLE, "The tree cannot be reached";
+    SERVICE_AWAY = "service-away", SERVICE_UNAVAILABLE, "A service cannot be reached";
     STARTING = "starting", SERVICE_UNAVAILABLE, "The node is not there yet";
     ENDING = "ending", SERVICE_UNAVAILABLE, "The node ends";
     NO_SPACE = "no-space", INSUFFICIENT_STORAGE, "There is no room for it";
@@ -141,7 +142,8 @@ impl From<Failure> for Refusal {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Hopeless(why) => Self::new(Kind::NOT_FOUND, why),
-            Failure::Later(why) | Failure::Again(why) => Self::new(Kind::TREE_AWAY, why),
+            Failure::Later(why) => Self::new(Kind::SERVICE_AWAY, why),
+            Failure::Again(why) => Self::new(Kind::TREE_AWAY, why),
             failure => Self::defect(failure),
         }
     }

@@ -298,5 +298,7 @@ pub(super) fn has_password(text: &str) -> bool {
 
 /// Whether a value may not be shown.
 pub(super) fn is_hidden(path: &[String], leaf: &Leaf) -> bool {
-    leaf.hidden || keys::is_secret(path) || leaf.value.as_str().is_some_and(has_password)
+    // A list of none has no secrets.
+    let empty = leaf.value.as_array().is_some_and(Vec::is_empty);
+    leaf.hidden || (keys::is_secret(path) && !empty) || leaf.value.as_str().is_some_and(has_password)
 }

@@ -64,6 +64,7 @@ async fn each_role_may_do_what_it_is_for() {
         (Method::GET, "/api/v1/jobs/reasons"),
         (Method::GET, "/api/v1/jobs?submitter=bob"),
         (Method::POST, "/api/v1/node/pause"),
+        (Method::POST, "/api/v1/access"),
         (Method::POST, "/api/v1/jobs/bulk"),
         (Method::DELETE, "/api/v1/jobs/jid0000000001?confirm=true"),
     ] {

@@ -141,3 +141,18 @@ fn a_wrong_secret_is_not_in_the_message() {
     let told = Given::file("[mail]\nhost = { env = 'X' }\n[work]\nquota = { env = 'X' }").with("X", SECRET);
     assert!(!told.problem().contains(SECRET), "{}", told.problem());
 }
+
+#[test]
+fn tokens_and_the_key_of_urls_are_shown_nowhere() {
+    let (hash, key) = ("ab".repeat(32), "k".repeat(40));
+    let text =
+        format!("[api]\nurl_key = '{key}'\ntokens = [{{ name = 'ann', role = 'admin', sha256 = '{hash}' }}]");
+    let given = Given::file(&text);
+    let all = given.load();
+    assert_eq!(all.api.tokens.len(), 1);
+    for shown in [all.effective.text(), all.effective.json().to_string(), format!("{all:?}")] {
+        assert!(!shown.contains(&hash) && !shown.contains(&key), "{shown}");
+    }
+    let wrong = Given::file(&text.replace(&hash, "abc")).problem();
+    assert!(wrong.contains("api.tokens") && !wrong.contains("abc"), "{wrong}");
+}

@@ -226,8 +226,6 @@ fn what_is_absent_by_default_is_none_in_the_code() {
         absent,
         [
             "api.public_url",
-            "api.tls.cert",
-            "api.tls.key",
             "api.url_key",
             "queue.ageing",
             "work.quota",

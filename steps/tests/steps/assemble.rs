@@ -15,6 +15,7 @@ use ingest_steps::services::Services;
 use ingest_steps::settings::{self, Settings};
 use ingest_steps::step::assemble::{self, Ending, Form, Found, Request, Requested, find, request};
 use ingest_steps::storage::{Mode, StoreFile, StoreRequest, User};
+use ingest_steps::urls::Urls;
 use ingest_store::Session;
 
 use crate::faults::Prepared;
@@ -447,4 +448,29 @@ async fn a_request_or_a_clean_up_that_is_cut_off_anywhere_leaves_a_sound_tree() 
         ingest_queue::fsck::clean(queue.session(), queue.dialect()).await.unwrap();
     };
     prepared.through_every_fault(story, then).await;
+}
+
+#[tokio::test]
+async fn a_node_that_has_not_the_file_says_who_has() {
+    let tree = Tree::embedded();
+    let urls = |host: &str| {
+        let public = format!("https://{host}.example.org/").parse().unwrap();
+        Some(Urls::new(public, [7; 32], Duration::from_mins(1)))
+    };
+    let (stage, _) = stage(&tree.session().await, |settings| settings.urls = urls("one")).await;
+    store(&stage, "default", ARK, &first()).await;
+    let asked = ask(&stage, None, Form::Zip).await;
+    assert_eq!(work(&stage.queue, &stage.services).await, Ending::Completed);
+    let (path, ..) = ready(&stage, &asked.token).await;
+    let mut settings = Settings::clone(&stage.services.settings);
+    settings.urls = urls("two");
+    settings.access.dir = stage.dir().join("elsewhere");
+    let other = stage.services.with_settings(settings);
+    let told = find(&stage.queue, &other, &asked.token).await.unwrap();
+    let Found::Elsewhere { url } = told else { panic!("{told:?}") };
+    assert!(url.starts_with("https://one.example.org/files/access/small-"), "{url}");
+    // The one that should have it does not send anybody to itself.
+    std::fs::remove_file(path).unwrap();
+    assert!(matches!(found(&stage, &asked.token).await, Found::Failed { .. }));
+    tree.close().await;
 }

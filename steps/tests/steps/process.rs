@@ -11,6 +11,7 @@ use ingest_steps::manifest;
 use ingest_steps::outcome::Failure;
 use ingest_steps::payload::PayloadKind;
 use ingest_steps::step::{Ending, conclude, process};
+use ingest_steps::urls::{Urls, Verdict};
 
 use crate::kit::{OWNER, Stage, settings_in};
 use crate::made::{self, download, ingest, is_all, job, job_with, objects, primary, step, work};
@@ -52,6 +53,37 @@ async fn an_object_and_its_second_version() {
     let mut expected = vec!["producer/a.txt".to_owned(), "producer/new".to_owned()];
     expected.extend(system.map(|name| format!("system/mrt-{name}")));
     assert_eq!(paths, expected);
+    tree.close().await;
+}
+
+#[tokio::test]
+async fn a_node_that_serves_its_files_signs_the_url_of_each() {
+    let tree = Tree::embedded();
+    let public = "https://ingest.example.org/".parse::<url::Url>().unwrap();
+    let urls = Urls::new(public.clone(), [7; 32], std::time::Duration::from_mins(1));
+    let stage = Stage::with(&tree.session().await, |settings| {
+        settings.fetch.public_url = Some(public);
+        settings.urls = Some(urls.clone());
+    })
+    .await;
+    let jid = job_with(&stage, FILES, &[], |_| {}).await;
+    let mut lease = stage.take(jid).await;
+    let (bid, attempt) = (lease.job().bid, lease.job().status.attempt);
+    step(&stage, &mut lease).await.unwrap();
+    let system = stage.services.work.attempt(bid, jid, attempt).system();
+    let text = std::fs::read(system.join("mrt-storage-manifest.txt")).unwrap();
+    let rows = manifest::Reader::open(text.as_slice(), manifest::Limits::default()).unwrap();
+    let rows: Vec<_> = rows.map(Result::unwrap).collect();
+    assert_eq!(rows.len(), 6);
+    for row in rows {
+        let url: url::Url = row.url.parse().unwrap();
+        let path = percent_encoding::percent_decode_str(url.path()).decode_utf8().unwrap().into_owned();
+        let path = path.strip_prefix("/files/").unwrap();
+        let get = |name: &str| url.query_pairs().find(|(key, _)| key == name).unwrap().1.into_owned();
+        let verdict = urls.check(path, get("expires").parse().unwrap(), &get("signature"));
+        assert_eq!(verdict, Verdict::Good, "{url}");
+        assert!(stage.services.work.root().join(path.strip_prefix("work/").unwrap()).is_file(), "{path}");
+    }
     tree.close().await;
 }
 
