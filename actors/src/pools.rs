@@ -152,7 +152,10 @@ impl State {
     async fn lost(&mut self, myself: &ActorRef<Message>, id: ActorId, death: Death) -> Result<(), Crash> {
         let Some(state) = self.of.remove(&id) else { return Ok(()) };
         self.pools.remove(&state);
-        self.house.directory.benches.write().remove(&state);
+        if let Some(bench) = self.house.directory.benches.write().remove(&state) {
+            // Nobody comes back to it: whoever waits for that looks for the next one.
+            bench.set_size(0);
+        }
         let crash = match death {
             Death::Crashed(crash) => crash,
             Death::Stopped(why) => Crash::of(Reason::Killed, format!("it was stopped: {why}")),

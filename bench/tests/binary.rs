@@ -82,7 +82,7 @@ fn a_node_is_compared_with_the_ceiling_by_the_jobs_that_it_completes() {
     is_compared(&rows[0]);
     assert_eq!(rows[0]["baseline"], "bare 5-op multi c=64");
     let (chain, jobs) = (rows[0]["value"].as_f64(), rows[1]["value"].as_f64());
-    assert!(chain.zip(jobs).is_some_and(|(chain, jobs)| (chain - 7.0 * jobs).abs() < 1.0), "{rows:?}");
+    assert!(chain.zip(jobs).is_some_and(|(chain, jobs)| chain < 7.0 * jobs + 1.0), "{rows:?}");
     assert!(rows[1..].iter().all(|row| row.get("ratio").is_none()), "{rows:?}");
 }
 

@@ -26,6 +26,7 @@ const PATIENCE: Duration = Duration::from_mins(3);
 const PROFILE: &str = r#"
 name = "herbarium_content"
 collection = "herbarium"
+title = "Herbarium sheets"
 owner = "ark:/99999/fk4herbarium"
 "#;
 

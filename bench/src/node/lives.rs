@@ -67,9 +67,9 @@ impl Lives {
         Ok(())
     }
 
-    /// Whether no job was left to begin with.
-    pub(super) fn all_have_begun(&self) -> bool {
-        self.jobs.iter().all(|life| !life.is_empty())
+    /// Whether nothing was left to do.
+    pub(super) fn all_are_completed(&self) -> bool {
+        self.jobs.iter().all(|life| life.len() == TRANSITIONS as usize)
     }
 
     /// How many jobs were completed in that time.
@@ -145,7 +145,7 @@ mod tests {
         let lives = read(2).await.unwrap();
         let slice = Slice { from: before, to: Date::from_millis(before.millis() + 3_600_000) };
         assert_eq!(
-            (lives.transitions(&slice), lives.completed(&slice), lives.all_have_begun()),
+            (lives.transitions(&slice), lives.completed(&slice), lives.all_are_completed()),
             (1, 0, false)
         );
         // Another ref comes and goes: no history tells of it.
