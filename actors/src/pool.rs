@@ -1,7 +1,8 @@
 //! A StatePool: the workers of one job state.
 //!
 //! It pulls: while a worker is idle, the next job of the state is waited for, and given to that worker by message.
-//! Nothing is taken out of the index that nobody is free for.
+//! Nothing is taken out of the index that nobody is free for. What is pending is let in when somebody is free in
+//! estimating, too, if this node works there.
 //!
 //! **When things break.** A worker that dies is replaced, at once the first time and then after a growing pause; the
 //! lock that it held is released as soon as nothing of its step runs any more, and the job is back in line. One that
@@ -260,6 +261,13 @@ async fn pump(setup: Setup, bench: Arc<Bench>) {
     let Setup { house, finder, state, .. } = setup;
     loop {
         house.may_take_work().await;
+        // There is nothing to do in pending: a job stays there until somebody here can go on with it. One that was let
+        // in earlier would wait all the same, and cost a commit more.
+        if state == JobState::Pending
+            && let Some(next) = house.directory.bench(JobState::Estimating)
+        {
+            bench.room_in(&next).await;
+        }
         bench.idle().await;
         let Some(candidate) = finder.next(state).await else { return };
         let entry = candidate.entry;

@@ -17,6 +17,7 @@ use crate::house::{About, House, Life};
 use crate::pool::{self, Setup, StatePool};
 use crate::release;
 use crate::restart::{Restarts, Verdict};
+use crate::settings::Pool;
 
 /// What the pools are told.
 #[derive(Debug)]
@@ -99,7 +100,8 @@ impl Actor for Pools {
 }
 
 impl State {
-    /// How many workers each state is to have. `recording` is another's where the inventory is outside.
+    /// How many workers each state is to have. `recording` is another's where the inventory is outside. Without work
+    /// nobody decides about room: jobs pass through `provisioning` as they pass through the state before it.
     fn sizes(&self) -> BTreeMap<JobState, usize> {
         let settings = self.house.settings.load();
         let ours = |state| {
@@ -107,8 +109,14 @@ impl State {
                 || !self.house.work.is_real()
                 || record::is_ours(&self.life.services.load())
         };
-        let pools = settings.pools.of_jobs();
-        pools.into_iter().map(|(state, pool)| (state, if ours(state) { pool.size } else { 0 })).collect()
+        let size = |state, pool: Pool| match state {
+            state if !ours(state) => 0,
+            JobState::Provisioning if pool.size > 0 && !self.house.work.is_real() => {
+                settings.pools.estimating.size
+            }
+            _ => pool.size,
+        };
+        settings.pools.of_jobs().into_iter().map(|(state, pool)| (state, size(state, pool))).collect()
     }
 
     fn resize(&self) {
@@ -138,7 +146,10 @@ impl State {
     async fn lost(&mut self, myself: &ActorRef<Message>, id: ActorId, death: Death) -> Result<(), Crash> {
         let Some(state) = self.of.remove(&id) else { return Ok(()) };
         self.pools.remove(&state);
-        self.house.directory.benches.write().remove(&state);
+        if let Some(bench) = self.house.directory.benches.write().remove(&state) {
+            // Nobody comes back to it: whoever waits for that looks for the next one.
+            bench.set_size(0);
+        }
         let crash = match death {
             Death::Crashed(crash) => crash,
             Death::Stopped(why) => Crash::of(Reason::Killed, format!("it was stopped: {why}")),

@@ -24,12 +24,17 @@ pub(crate) struct Ceiling {
 impl Ceiling {
     /// Keeps the server busy until it has compiled itself; one part of the report.
     pub(crate) async fn warmed_up(trees: &Trees, context: &Context) -> Result<Self> {
+        Ok(Self::measured(trees, context).await?.0)
+    }
+
+    /// The same, and how many transitions per second that were.
+    pub(crate) async fn measured(trees: &Trees, context: &Context) -> Result<(Self, f64)> {
         let _part = context.report.part("warming up the server");
         let reader = trees.open(ZOOKEEPER, "ceiling").await?.session;
         store::make_parents(&reader).await?;
         let ceiling = Self { bare: trees.bare("ceiling").await?, reader };
-        ceiling.per_s(context.server_warm_up()).await?;
-        Ok(ceiling)
+        let per_s = ceiling.per_s(context.server_warm_up()).await?;
+        Ok((ceiling, per_s))
     }
 
     /// What the baseline is called.

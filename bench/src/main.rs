@@ -25,6 +25,7 @@ mod expand;
 mod job;
 mod load;
 mod manifest;
+mod node;
 mod report;
 mod scratch;
 mod store;
@@ -83,6 +84,11 @@ const BENCHES: &[Bench] = &[
         about: "Files over HTTP, verified and on the disk, against curl, sha256sum and sync",
         run: |context| download::run(context).boxed_local(),
     },
+    Bench {
+        name: "node",
+        about: "Jobs through a whole node, a process of its own, against the bare client's multis; its memory",
+        run: |context| node::run(context).boxed_local(),
+    },
 ];
 
 const SERVER_WARM_UP: Duration = Duration::from_secs(5);
@@ -135,7 +141,7 @@ fn names() -> Vec<PossibleValue> {
 }
 
 fn main() -> ExitCode {
-    if let Some(code) = download::child() {
+    if let Some(code) = download::child().or_else(node::child) {
         return code;
     }
     match run(Args::parse()) {

@@ -62,6 +62,16 @@ impl Trees {
         Ok(Opened { session, embedded: None })
     }
 
+    /// The tree of this name as another process finds it: a section of its configuration.
+    pub(crate) fn engine(&self, engine: &str, name: &str) -> String {
+        if engine == EMBEDDED {
+            return format!("[store.engine.embedded]\ndir = '{}'\n", self.dir.path().join(name).display());
+        }
+        let connect = self.address(name);
+        // The longest that the server grants: whoever is stopped for others to be measured keeps its session.
+        format!("[store.engine.zookeeper]\nconnect = '{connect}'\nsession_timeout = '1m'\n")
+    }
+
     /// The bare client on a tree of the server that was opened before.
     pub(crate) async fn bare(&self, name: &str) -> Result<Bare> {
         Bare::connect(&self.address(name)).await

@@ -75,6 +75,28 @@ fn an_expansion_says_how_many_jobs_were_found_afterwards() {
 }
 
 #[test]
+fn a_node_is_compared_with_the_ceiling_by_the_jobs_that_it_completes() {
+    let (rows, _) = rows("node", "embedded chain");
+    let expected = ["embedded chain", "embedded jobs completed", "embedded transitions of all kinds"];
+    assert_eq!(cases(&rows), expected);
+    is_compared(&rows[0]);
+    assert_eq!(rows[0]["baseline"], "bare 5-op multi c=64");
+    let (chain, jobs) = (rows[0]["value"].as_f64(), rows[1]["value"].as_f64());
+    assert!(chain.zip(jobs).is_some_and(|(chain, jobs)| chain < 7.0 * jobs + 1.0), "{rows:?}");
+    assert!(rows[1..].iter().all(|row| row.get("ratio").is_none()), "{rows:?}");
+}
+
+#[test]
+fn a_node_says_how_soon_it_begins() {
+    let (rows, _) = rows("node", "latency");
+    let what = "zookeeper latency to the first transition";
+    assert_eq!(cases(&rows), [format!("{what}, median"), format!("{what}, p99")]);
+    let ms: Vec<_> = rows.iter().map(|row| row["value"].as_f64().unwrap_or_default()).collect();
+    assert!(ms[0] > 0.0 && ms[0] <= ms[1], "{rows:?}");
+    assert!(rows.iter().all(|row| row["unit"] == "ms" && row.get("ratio").is_none()), "{rows:?}");
+}
+
+#[test]
 fn an_unknown_benchmark_is_refused_and_the_known_ones_are_named() {
     let output = bench(&["stroe"]);
     assert_eq!(output.status.code(), Some(2));
@@ -89,6 +111,7 @@ fn a_case_that_does_not_exist_is_refused_before_any_server_is_started() {
         ("store", "lock create/delete c=64"),
         ("transitions", "hand-over c=64"),
         ("expand", "embedded jobs"),
+        ("node", "zookeeper 100000 waiting"),
     ];
     for (name, case) in known {
         let output = bench(&[name, "--case", "c=7"]);
