@@ -51,8 +51,11 @@ pub(crate) async fn submit(
     Depositor(caller): Depositor,
     request: Request,
 ) -> Answer<Response> {
-    let life = app.life().await?;
+    // Whoever cannot be served is told before the upload.
+    app.life().await?;
     let mut given = read_it(&app, request).await?;
+    // It may have taken hours: the session may be another one.
+    let life = app.life().await?;
     let mut judged = judge::all(&mut given, &caller, &life.services(), &app);
     if let Some(upload) = &given.upload
         && judged.problems.is_empty()
@@ -97,6 +100,7 @@ async fn create(app: &App, queue: &Queue, caller: &Caller, given: Given, judged:
         let name = submission.payload_filename.get_or_insert_with(|| "payload".to_owned());
         let url = app.urls.sign(&upload.path(name)).map_err(Refusal::defect)?;
         submission.payload_url = Some(url.to_string());
+        upload.is_for(&uuid).await?;
         let size = submission.other.entry("size").or_insert(Value::Null);
         *size = upload.size.into();
         if !submission.other.contains_key("digest_value") {

@@ -4,7 +4,8 @@
 //! batch is in the tree.
 //!
 //! **When things break.** One that breaks off, or that no batch was made of, goes with its directory. One that a crash has left is
-//! removed when uploads are looked through, once it is old enough that nobody can be writing it.
+//! removed when uploads are looked through, once it is old enough that nobody can be writing it; unless there is a batch with the
+//! uuid that was written down before the batch was made.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,7 @@ use crate::api::wire::FieldProblem;
 
 const PAYLOAD: &str = "payload";
 const BATCH: &str = "batch";
+const UUID: &str = "uuid";
 /// An upload without a batch that is older than this is nobody's.
 const LEFT: Duration = Duration::from_hours(24);
 
@@ -136,12 +138,17 @@ impl Upload {
         Ok((found != *announced).then(|| FieldProblem { field: "digest_value".into(), message }))
     }
 
+    /// Written down before the batch is made: after a crash in between it is found by this.
+    pub(super) async fn is_for(&self, uuid: &str) -> Answer<()> {
+        tokio::fs::write(self.dir.path.join(UUID), uuid).await.map_err(|error| disk(&error))
+    }
+
     /// It stays as long as the batch does.
     pub(super) async fn belongs_to(mut self, bid: Bid) {
         self.dir.kept = true;
         if let Err(error) = tokio::fs::write(self.dir.path.join(BATCH), bid.to_string()).await {
-            // It would be taken for one that is nobody's, a day from now.
-            tracing::error!(%error, %bid, "it is not written down to which batch an upload belongs");
+            // It is found by its uuid, only later.
+            tracing::warn!(%error, %bid, "it is not written down to which batch an upload belongs");
         }
     }
 }
@@ -151,14 +158,19 @@ pub(crate) async fn look_through(uploads: &Path, queue: &Queue) -> Result<usize,
     let dir = uploads.to_owned();
     let listed = tokio::task::spawn_blocking(move || list(&dir)).await.unwrap_or_default();
     let mut removed = 0;
-    for (path, batch, old) in listed {
-        let gone = match batch {
-            Some(bid) => match queue.batch(bid).await {
+    for Listed { path, batch, uuid, old } in listed {
+        let gone = match (batch, uuid) {
+            (Some(bid), _) => match queue.batch(bid).await {
                 Err(Error::NotFound(_)) => true,
                 Ok(_) | Err(Error::Corrupt { .. }) => false,
                 Err(error) => return Err(error),
             },
-            None => old,
+            // Its batch may just be made.
+            (None, Some(uuid)) if old => match queue.find_batch(&uuid).await {
+                Err(error @ Error::Store(_)) => return Err(error),
+                found => !matches!(found, Ok(Some(_))),
+            },
+            (None, _) => old,
         };
         if gone && tokio::fs::remove_dir_all(&path).await.is_ok() {
             removed += 1;
@@ -167,7 +179,13 @@ pub(crate) async fn look_through(uploads: &Path, queue: &Queue) -> Result<usize,
     Ok(removed)
 }
 
-type Listed = (PathBuf, Option<Bid>, bool);
+/// An upload as it lies there.
+struct Listed {
+    path: PathBuf,
+    batch: Option<Bid>,
+    uuid: Option<String>,
+    old: bool,
+}
 
 /// Directories with what they belong to, and whether they are old. Blocks.
 fn list(uploads: &Path) -> Vec<Listed> {
@@ -177,7 +195,8 @@ fn list(uploads: &Path) -> Vec<Listed> {
         let batch = std::fs::read_to_string(path.join(BATCH)).ok().and_then(|text| text.trim().parse().ok());
         let changed = entry.metadata().and_then(|facts| facts.modified()).ok()?;
         let old = changed.elapsed().is_ok_and(|age| age > LEFT);
-        path.is_dir().then_some((path, batch, old))
+        let uuid = std::fs::read_to_string(path.join(UUID)).ok();
+        path.is_dir().then_some(Listed { path, batch, uuid, old })
     };
     entries.flatten().filter_map(look).collect()
 }
@@ -202,7 +221,7 @@ mod tests {
         let payload = payload_of(dir.path(), &kept.id);
         kept.belongs_to(Bid::new(3)).await;
         assert!(payload.exists());
-        assert_eq!(list(dir.path()).iter().map(|found| found.1).collect::<Vec<_>>(), [Some(Bid::new(3))]);
+        assert_eq!(list(dir.path()).iter().map(|found| found.batch).collect::<Vec<_>>(), [Some(Bid::new(3))]);
     }
 
     #[test]
