@@ -1,20 +1,42 @@
-//! The command line.
+//! The command line: a command a file.
 //!
-//! Exit codes: 0 done, 1 it failed (the reason is the last line on stderr), 2 the command itself was
-//! wrong, 3 the configuration is wrong (every problem is a line on stderr). `run` has more: see [`run`].
+//! | to find | look in |
+//! |---|---|
+//! | how commands end, and the exit codes | [`exit`] |
+//! | what speaks to a node | [`client`] |
+//! | what people read | [`screen`], [`progress`] |
+//! | whether it is meant | [`confirm`] |
 
+mod access;
+mod audit;
+mod audit_log;
+mod batch;
+mod client;
+mod completions;
 mod config;
+mod confirm;
 mod demo;
+mod exit;
+mod export;
+mod follow;
 mod fsck;
+mod hold;
+mod job;
+mod many;
+mod nodes;
+mod pools;
+mod progress;
+mod restarts;
 mod run;
+mod screen;
 mod states;
+mod submit;
+mod words;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use ingest_queue::dialect::Dialect;
-
-use crate::config::Problems;
 
 /// The exit code of every command that was given a configuration with problems.
 const BAD_CONFIGURATION: u8 = 3;
@@ -27,18 +49,58 @@ struct Arguments {
 }
 
 #[derive(Debug, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one")]
 enum Command {
     /// Run a node: take jobs and do their work until told to end
     Run(run::Run),
     /// Show what there is, on a tree in a temporary directory
     Demo(demo::Demo),
+    /// Hand over a file, a directory, a URL or a manifest
+    Submit(submit::Submit),
+    /// Look at batches, and act on them
+    #[command(subcommand)]
+    Batch(batch::Batch),
+    /// Look at jobs, and act on one or on many
+    #[command(subcommand)]
+    Job(job::Job),
+    /// Hold a queue or a collection
+    #[command(subcommand)]
+    Hold(hold::Hold),
+    /// Let a queue or a collection go on
+    #[command(subcommand)]
+    Release(hold::Release),
+    /// Let a node take nothing new
+    Pause(nodes::Mode),
+    /// Let a paused node take work again
+    Resume(nodes::Mode),
+    /// Let a node end when what runs there is done
+    Drain(nodes::Mode),
+    /// Show how many work on each state, and change it
+    Pools(pools::Pools),
+    /// Ask for stored objects, and fetch them
+    #[command(subcommand)]
+    Access(access::Access),
+    /// List the nodes that live
+    Nodes(nodes::Nodes),
+    /// List which actors were started again, and why
+    Restarts(restarts::Restarts),
+    /// List who has done what through the API
+    AuditLog(audit_log::AuditLog),
     /// Print the states that jobs, batches and access items have, and who moves them
     States(states::Print),
     /// Check every invariant of the tree, and repair it
     Fsck(fsck::Fsck),
+    /// Compare stored objects with the digests that they were stored with
+    Audit(audit::Audit),
+    /// Save a batch's whole record as a BagIt bag
+    Export(export::Export),
     /// Look at the configuration
     #[command(subcommand)]
     Config(config::Config),
+    /// Print what completes commands in a shell
+    Completions(completions::Completions),
+    /// Write the pages for man
+    Man(completions::Man),
 }
 
 /// How the tree is written.
@@ -64,35 +126,59 @@ impl DialectOption {
     }
 }
 
+/// All commands, with the exit codes in the help.
+fn command() -> clap::Command {
+    let mut codes = screen::Records::default();
+    for (code, means) in exit::CODES {
+        codes.add(&format!("  {code}"), means);
+    }
+    let help = format!("Exit codes:\n{}", screen::Screen::stdout().help(&codes));
+    Arguments::command().after_long_help(help.clone()).after_help(help)
+}
+
 pub(crate) fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::from_arg_matches(&command().get_matches()) {
+        Ok(arguments) => arguments,
+        Err(error) => error.exit(),
+    };
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
-        Err(error) => return failed(&anyhow::anyhow!(error).context("no threads to run on")),
+        Err(error) => return exit::failed(&anyhow::anyhow!(error).context("no threads to run on")),
     };
-    let done = runtime.block_on(async {
-        match arguments.command {
-            Command::Run(run) => run.run().await,
-            Command::Demo(demo) => demo.run().await,
-            Command::States(print) => print.run(),
-            Command::Fsck(fsck) => fsck.run().await,
-            Command::Config(config) => config.run(),
-        }
-    });
+    let done = runtime.block_on(arguments.command.run());
+    // What still waits for a terminal or a disk does not keep the process.
+    runtime.shutdown_background();
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => failed(&error),
+        Err(error) => exit::failed(&error),
     }
 }
 
-fn failed(error: &anyhow::Error) -> ExitCode {
-    if let Some(problems) = error.downcast_ref::<Problems>() {
-        eprintln!("{problems}");
-        return failed(&config::Wrong(problems.0.len()).into());
+impl Command {
+    async fn run(self) -> anyhow::Result<()> {
+        match self {
+            Command::Run(run) => run.run().await,
+            Command::Demo(demo) => demo.run().await,
+            Command::Submit(submit) => submit.run().await,
+            Command::Batch(batch) => batch.run().await,
+            Command::Job(job) => job.run().await,
+            Command::Hold(hold) => hold.run().await,
+            Command::Release(release) => release.run().await,
+            Command::Pause(mode) => mode.run("pause").await,
+            Command::Resume(mode) => mode.run("resume").await,
+            Command::Drain(mode) => mode.run("drain").await,
+            Command::Pools(pools) => pools.run().await,
+            Command::Access(access) => access.run().await,
+            Command::Nodes(nodes) => nodes.run().await,
+            Command::Restarts(restarts) => restarts.run().await,
+            Command::AuditLog(log) => log.run().await,
+            Command::States(print) => print.run(),
+            Command::Fsck(fsck) => fsck.run().await,
+            Command::Audit(audit) => audit.run().await,
+            Command::Export(export) => export.run().await,
+            Command::Config(config) => config.run(),
+            Command::Completions(completions) => completions.run(),
+            Command::Man(man) => man.run(),
+        }
     }
-    eprintln!("ingestd: {error:#}");
-    if let Some(ended) = error.downcast_ref::<run::Ended>() {
-        return ExitCode::from(ended.code());
-    }
-    if error.is::<config::Wrong>() { ExitCode::from(BAD_CONFIGURATION) } else { ExitCode::FAILURE }
 }

@@ -18,9 +18,12 @@ const PREFIX: &str = "INGESTD_";
 pub(crate) const CONFIG: &str = "INGESTD_CONFIG";
 
 /// Names that are no keys: of the command line, and of the tests.
-const RESERVED: [&str; 9] = [
+const RESERVED: [&str; 12] = [
     CONFIG,
     "INGESTD_SERVER",
+    "INGESTD_TOKEN",
+    "INGESTD_TOKEN_FILE",
+    "INGESTD_CA_FILE",
     "INGESTD_LOG",
     "INGESTD_SEQUENCES",
     "INGESTD_CRASHES",

@@ -1,0 +1,108 @@
+//! `ingestd batch list`.
+
+use anyhow::Result;
+use ingest_queue::date::Date;
+use ingest_queue::states::States as _;
+
+use crate::api::wire::{BatchLine, BatchPage};
+use crate::cli::client::{Limit, Server};
+use crate::cli::screen::{Cell, Column, Paint, Screen, Table};
+use crate::cli::{progress, words};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct List {
+    /// In any of these states
+    #[arg(long, value_name = "STATE", value_delimiter = ',')]
+    state: Vec<String>,
+
+    /// Of this collection
+    #[arg(long, value_name = "MNEMONIC")]
+    collection: Option<String>,
+
+    /// Of this submitter
+    #[arg(long, value_name = "NAME")]
+    submitter: Option<String>,
+
+    /// Last changed before this date, or longer ago than this: 2h, 3days
+    #[arg(long, value_name = "WHEN", value_parser = words::moment)]
+    older_than: Option<Date>,
+
+    /// Last changed after this date, or not as long ago as this
+    #[arg(long, value_name = "WHEN", value_parser = words::moment)]
+    newer_than: Option<Date>,
+
+    /// With this in a name, an id or the message
+    #[arg(long)]
+    text: Option<String>,
+
+    #[command(flatten)]
+    limit: Limit,
+
+    #[command(flatten)]
+    server: Server,
+}
+
+impl List {
+    pub(super) async fn run(self) -> Result<()> {
+        let client = self.server.client()?;
+        let states = (!self.state.is_empty()).then(|| self.state.join(","));
+        let ask = client
+            .get(&["batches"])
+            .with("state", states)
+            .with("collection", self.collection)
+            .with("submitter", self.submitter)
+            .with("older_than", self.older_than)
+            .with("newer_than", self.newer_than)
+            .with("text", self.text);
+        let bar = progress::waiting("reading");
+        let page: BatchPage =
+            client.all(ask, self.limit, |count| bar.set_message(format!("{count} batches"))).await?;
+        bar.finish_and_clear();
+        if self.server.json() {
+            return self.server.output().print(&page);
+        }
+        print(&page)
+    }
+}
+
+fn print(page: &BatchPage) -> Result<()> {
+    let screen = Screen::stdout();
+    let mut table = Table::new([
+        Column::word("BATCH"),
+        Column::word("STATE"),
+        Column::number("JOBS"),
+        Column::number("DONE"),
+        Column::number("FAILED"),
+        Column::text("PROFILE"),
+        Column::text("SUBMITTER"),
+        Column::word("CHANGED"),
+        Column::text("MESSAGE"),
+    ]);
+    for batch in &page.batches {
+        table.row(row(batch));
+    }
+    if table.is_empty() {
+        screen.say("There are no such batches.")?;
+    } else {
+        screen.table(&table)?;
+    }
+    crate::cli::job::unreadable(&page.unreadable);
+    Ok(())
+}
+
+fn row(batch: &BatchLine) -> [Cell; 9] {
+    let jobs = &batch.jobs;
+    let all = jobs.processing + jobs.failed + jobs.completed + jobs.deleted;
+    let state = if batch.deleting { Cell::state("deleted") } else { Cell::state(batch.state.name()) };
+    [
+        Cell::new(batch.bid.to_string()),
+        state,
+        Cell::new(all.to_string()),
+        Cell::count(jobs.completed, Paint::Good),
+        Cell::count(jobs.failed, Paint::Bad),
+        Cell::new(&batch.profile),
+        Cell::new(&batch.submitter),
+        Cell::new(words::date(batch.last_modified)),
+        Cell::new(&batch.message),
+    ]
+}

@@ -1,0 +1,44 @@
+//! `ingestd batch report`.
+
+use anyhow::Result;
+use clap::ValueEnum;
+
+use crate::cli::client::Server;
+use crate::cli::screen::Screen;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Report {
+    /// The batch, or its uuid
+    batch: String,
+
+    /// In which form
+    #[arg(long, value_enum, default_value = "text", conflicts_with = "json")]
+    format: Format,
+
+    #[command(flatten)]
+    server: Server,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// As the depositor reads it
+    Text,
+    /// A line for each job
+    Csv,
+    Json,
+}
+
+impl Report {
+    pub(super) async fn run(self) -> Result<()> {
+        let client = self.server.client()?;
+        let ask = client.get(&["batches", &self.batch, "report"]);
+        if self.server.json() || self.format == Format::Json {
+            let report: crate::api::wire::Report = client.send(ask).await?;
+            return self.server.output().print(&report);
+        }
+        let format = if self.format == Format::Csv { "csv" } else { "text" };
+        let answer = client.answer(ask.with("format", Some(format))).await?;
+        let text = answer.text().await.map_err(|error| client.unreachable(error))?;
+        if self.format == Format::Csv { Screen::stdout().plain(&text) } else { Screen::stdout().text(&text) }
+    }
+}

@@ -1,0 +1,57 @@
+//! `ingestd completions` and `ingestd man`: what a shell and `man` know of the commands.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use clap::CommandFactory as _;
+use clap_complete::Shell;
+
+use super::Arguments;
+use super::client::Output;
+use super::screen::Screen;
+
+/// The command's options.
+#[derive(Debug, clap::Args)]
+pub(super) struct Completions {
+    /// The shell
+    shell: Shell,
+}
+
+impl Completions {
+    pub(super) fn run(self) -> Result<()> {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Arguments::command(), "ingestd", &mut script);
+        Screen::stdout().plain(&String::from_utf8_lossy(&script))
+    }
+}
+
+/// The command's options.
+#[derive(Debug, clap::Args)]
+pub(super) struct Man {
+    /// Where the pages go, one for each command; it is made if it is not there
+    #[arg(long, value_name = "DIR")]
+    dir: PathBuf,
+
+    #[command(flatten)]
+    output: Output,
+}
+
+impl Man {
+    pub(super) fn run(self) -> Result<()> {
+        let shown = self.dir.display().to_string();
+        std::fs::create_dir_all(&self.dir).with_context(|| shown.clone())?;
+        clap_mangen::generate_to(Arguments::command(), &self.dir).with_context(|| shown.clone())?;
+        let mut pages = Vec::new();
+        for entry in std::fs::read_dir(&self.dir).with_context(|| shown.clone())? {
+            let name = entry.with_context(|| shown.clone())?.file_name().to_string_lossy().into_owned();
+            if name.starts_with("ingestd") && name.ends_with(".1") {
+                pages.push(name);
+            }
+        }
+        pages.sort_unstable();
+        if self.output.json {
+            return self.output.print(&serde_json::json!({ "dir": shown, "pages": pages }));
+        }
+        Screen::stdout().say(&format!("{} pages in {shown}", pages.len()))
+    }
+}

@@ -1,0 +1,39 @@
+//! How far something long is: bars on a terminal, and nothing elsewhere.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// How often what moves by itself moves.
+const TICK: Duration = Duration::from_millis(120);
+
+/// So many bytes.
+pub(super) fn bytes(total: Option<u64>, label: &str) -> ProgressBar {
+    let (bar, style) = match total {
+        Some(total) => (
+            ProgressBar::new(total),
+            style("{msg} {wide_bar} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta}"),
+        ),
+        None => (ProgressBar::no_length(), style("{msg} {spinner} {binary_bytes} {binary_bytes_per_sec}")),
+    };
+    bar.with_style(style).with_message(label.to_owned())
+}
+
+/// Nobody knows how long.
+pub(super) fn waiting(label: &str) -> ProgressBar {
+    let bar = ProgressBar::new_spinner().with_style(style("{spinner} {wide_msg} {elapsed}"));
+    bar.set_message(label.to_owned());
+    bar.enable_steady_tick(TICK);
+    bar
+}
+
+/// So many things.
+pub(super) fn things(total: u64, label: &str) -> ProgressBar {
+    let bar = ProgressBar::new(total).with_style(style("{prefix} {msg:17} {wide_bar} {pos}/{len}"));
+    bar.with_prefix(label.to_owned())
+}
+
+fn style(template: &str) -> ProgressStyle {
+    // The templates are those above; a wrong one is a bar that looks otherwise.
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
