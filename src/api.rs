@@ -8,6 +8,8 @@
 //! | what went wrong | [`problem`] |
 //! | submission | [`submit`] |
 //! | what is seen and done | [`batches`], [`jobs`], [`bulk`], [`states`], [`holds`], [`nodes`], [`pools`], [`access`] |
+//! | long work, told in lines | [`fsck`], [`objects`], by [`lines`] |
+//! | a batch's whole record | [`export`] |
 //! | live events | [`events`] |
 //! | files by signed URLs | [`files`] |
 //! | health, metrics | [`health`], [`metrics`] |
@@ -25,14 +27,18 @@ mod bulk;
 mod caller;
 mod document;
 mod events;
+mod export;
 mod files;
+mod fsck;
 mod guard;
 mod health;
 mod holds;
 mod jobs;
 mod key;
+mod lines;
 mod metrics;
 mod nodes;
+mod objects;
 mod pools;
 mod problem;
 mod rate;

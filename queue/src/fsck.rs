@@ -122,7 +122,7 @@ impl Report {
 pub async fn check(
     session: &Session,
     options: &Options,
-    progress: &mut (dyn FnMut(Progress) + Send),
+    progress: &mut (dyn FnMut(Progress) + Send + Sync),
 ) -> Result<Report> {
     let started = Instant::now();
     let reader = Reader::new(session);
@@ -174,7 +174,7 @@ pub async fn repair(
     session: &Session,
     options: &Options,
     report: &Report,
-    progress: &mut (dyn FnMut(Progress) + Send),
+    progress: &mut (dyn FnMut(Progress) + Send + Sync),
 ) -> Result<Vec<Repaired>> {
     let reader = Reader::new(session);
     let context = Context::new(options);
@@ -207,7 +207,7 @@ pub async fn clean(session: &Session, dialect: Dialect) -> std::result::Result<(
 }
 
 /// Whoever wants to know how far it is.
-struct Observer<'o>(&'o mut (dyn FnMut(Progress) + Send));
+struct Observer<'o>(&'o mut (dyn FnMut(Progress) + Send + Sync));
 
 impl Observer<'_> {
     fn tell(&mut self, progress: Progress) {

@@ -144,7 +144,7 @@ pub(crate) async fn show(
 #[into_params(parameter_in = Query)]
 pub(crate) struct ReportParams {
     /// `json`, `csv` or `text`.
-    format: Option<String>,
+    pub format: Option<String>,
 }
 
 #[utoipa::path(get, path = "/api/v1/batches/{batch}/report", tag = "batches", params(("batch" = String, Path, description = "bid or uuid"), ReportParams), responses(

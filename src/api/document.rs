@@ -15,7 +15,8 @@ use utoipa_axum::routes;
 use super::app::App;
 use super::guard::guard;
 use super::{
-    access, batches, bulk, events, files, health, holds, jobs, metrics, nodes, pools, states, submit,
+    access, batches, bulk, events, export, files, fsck, health, holds, jobs, metrics, nodes, objects, pools,
+    states, submit,
 };
 
 const TOKEN: &str = "token";
@@ -36,6 +37,7 @@ fn described() -> OpenApiRouter<App> {
         .routes(routes!(batches::hold))
         .routes(routes!(batches::release))
         .routes(routes!(batches::update_report))
+        .routes(routes!(export::export))
         .routes(routes!(jobs::list))
         .routes(routes!(jobs::reasons))
         .routes(routes!(bulk::run))
@@ -65,6 +67,8 @@ fn described() -> OpenApiRouter<App> {
         .routes(routes!(access::fetch))
         .routes(routes!(access::requeue))
         .routes(routes!(access::delete))
+        .routes(routes!(fsck::check, fsck::repair))
+        .routes(routes!(objects::audit))
         .routes(routes!(events::stream))
         .routes(routes!(health::alive))
         .routes(routes!(health::ready))

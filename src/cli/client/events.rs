@@ -130,7 +130,8 @@ impl Events {
 
 fn change(name: &str, data: &str) -> Option<Change> {
     match name {
-        "reset" => Some(Change::All),
+        // `node` is also the first that is told once the tree is watched: what was read before may be old.
+        "reset" | "node" => Some(Change::All),
         "jobs" | "counts" => Some(Change::Jobs),
         "batches" => Some(serde_json::from_str(data).map_or(Change::All, Change::Batches)),
         _ => None,
