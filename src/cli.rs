@@ -42,7 +42,7 @@ use ingest_queue::dialect::Dialect;
 const BAD_CONFIGURATION: u8 = 3;
 
 #[derive(Debug, Parser)]
-#[command(name = "ingestd", version, about, propagate_version = true)]
+#[command(name = "ingestd", version, about)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

@@ -5,12 +5,16 @@
 //! | `submission.json` | as it was given, without secrets |
 //! | `batch.json` | its status, counts and expansion |
 //! | `jobs/JID.json` | all that is known of each job, with its history |
-//! | `manifest` | the frozen payload manifest, if it was expanded from one |
+//! | `manifest` | the frozen payload manifest, without secrets, if it was expanded |
 //! | `report.json`, `report.csv`, `report.txt` | the last report that was sent |
 //!
 //! **When things break.** The zip is made in a temporary directory before the answer begins, so an answer is whole. A job
 //! that goes while it is read is left out, and `left-out.json` names it.
 
+mod redact;
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 
 use axum::Json;
@@ -111,14 +115,20 @@ impl Gathering<'_> {
     }
 
     async fn manifest(&self, life: &Life) -> Answer<()> {
-        let path = self.dir.join("manifest");
-        let mut file = tokio::fs::File::create(&path).await.map_err(Refusal::defect)?;
+        // Beside the record: what is frozen has signatures and passwords in it.
+        let frozen = self.dir.with_file_name("frozen");
+        let mut file = tokio::fs::File::create(&frozen).await.map_err(Refusal::defect)?;
         let written = life.queue.manifest_to(self.batch.line.bid, u64::MAX, &mut file).await?;
         tokio::io::AsyncWriteExt::flush(&mut file).await.map_err(Refusal::defect)?;
         if written.is_none() {
-            tokio::fs::remove_file(&path).await.map_err(Refusal::defect)?;
+            return Ok(());
         }
-        Ok(())
+        let clean = self.dir.join("manifest");
+        blocking(move || {
+            let (from, to) = (File::open(frozen)?, File::create(clean)?);
+            redact::copy(BufReader::new(from), BufWriter::new(to))
+        })
+        .await
     }
 
     async fn report(&self, form: &str, name: &str) -> Answer<()> {
@@ -152,7 +162,11 @@ fn info(batch: &Batch, node: &str) -> Vec<(String, String)> {
         ("Contact-Name", line.submitter.clone()),
         ("Bag-Software-Agent", concat!("ingestd ", env!("CARGO_PKG_VERSION")).to_owned()),
     ];
-    pairs.into_iter().filter(|(_, value)| !value.is_empty()).map(|(label, value)| (label.to_owned(), value)).collect()
+    pairs
+        .into_iter()
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(label, value)| (label.to_owned(), value))
+        .collect()
 }
 
 /// Blocks.
@@ -160,8 +174,17 @@ fn pack(root: &Path, name: &str, info: &[(String, String)], cancel: &Cancel) -> 
     let progress = Progress::default();
     let bag = root.join("bag");
     let payload = files_of(&root.join("record"))?;
-    write_bag(&bag, &payload, info, &[Algorithm::Sha512, Algorithm::Sha256], Placing::Link, &progress, cancel)?;
-    let files: Vec<_> = files_of(&bag)?.into_iter().map(|(file, path)| (format!("{name}/{file}"), path)).collect();
+    write_bag(
+        &bag,
+        &payload,
+        info,
+        &[Algorithm::Sha512, Algorithm::Sha256],
+        Placing::Link,
+        &progress,
+        cancel,
+    )?;
+    let files: Vec<_> =
+        files_of(&bag)?.into_iter().map(|(file, path)| (format!("{name}/{file}"), path)).collect();
     let zip = root.join("record.zip");
     pack_zip(&files, &zip, Packing::Deflated, &progress, cancel)?;
     Ok(zip)

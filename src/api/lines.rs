@@ -74,9 +74,10 @@ where
     W: FnOnce(Teller) -> F,
     F: Future<Output = ()> + Send + 'static,
 {
-    let permit = app.streams.clone().try_acquire_owned().map_err(|_| {
-        Refusal::new(Kind::TOO_MANY, "too many streams are open (api.max_streams)").later(10)
-    })?;
+    let permit =
+        app.streams.clone().try_acquire_owned().map_err(|_| {
+            Refusal::new(Kind::TOO_MANY, "too many streams are open (api.max_streams)").later(10)
+        })?;
     let (sender, receiver) = mpsc::channel(WAITING);
     let work = work(Teller { sender: sender.clone(), last: None });
     tokio::spawn(async move {

@@ -93,13 +93,19 @@ fn wanted(query: &str) -> Answer<Wanted> {
     if problems.is_empty() && wanted == Wanted::Arks(Vec::new()) {
         return Err(Refusal::field("ark", "which objects? Say ark, batch or all"));
     }
-    if problems.is_empty() { Ok(wanted) } else { Err(Refusal::of_fields(super::problem::Kind::INVALID, problems)) }
+    if problems.is_empty() {
+        Ok(wanted)
+    } else {
+        Err(Refusal::of_fields(super::problem::Kind::INVALID, problems))
+    }
 }
 
 /// The objects that a batch has stored: those of its jobs, and of its last report.
 async fn of_batch(life: &Life, name: &str) -> Answer<Vec<String>> {
     let queue = &life.queue;
-    let none = || Refusal::not_found(format_args!("batch {}", name.chars().take(64).collect::<String>().escape_debug()));
+    let none = || {
+        Refusal::not_found(format_args!("batch {}", name.chars().take(64).collect::<String>().escape_debug()))
+    };
     let bid = match name.parse() {
         Ok(bid) => bid,
         Err(_) => queue.find_batch(name).await.ok().flatten().ok_or_else(none)?,
@@ -109,7 +115,8 @@ async fn of_batch(life: &Life, name: &str) -> Answer<Vec<String>> {
     let mut page = PageRequest { limit: list::MAX_LIMIT, after: None };
     loop {
         let found = list::jobs(queue.session(), &filter, &page).await?;
-        let stored = found.lines.into_iter().filter(|line| line.state == ingest_queue::states::JobState::Completed);
+        let stored =
+            found.lines.into_iter().filter(|line| line.state == ingest_queue::states::JobState::Completed);
         arks.extend(stored.filter_map(|line| line.primary_id));
         match found.next {
             Some(next) => page.after = Some(next),
@@ -162,7 +169,8 @@ impl Work {
                 }
             }
             if !found {
-                self.tell(ark, "", Audit { problems: vec!["no storage has it".into()], ..Audit::default() }).await;
+                self.tell(ark, "", Audit { problems: vec!["no storage has it".into()], ..Audit::default() })
+                    .await;
             }
         }
         Ok(())
@@ -196,7 +204,9 @@ impl Work {
             }
         };
         let audited = match audited {
-            Err(Failure::Fail(why) | Failure::Hopeless(why)) => Audit { problems: vec![why], ..Audit::default() },
+            Err(Failure::Fail(why) | Failure::Hopeless(why)) => {
+                Audit { problems: vec![why], ..Audit::default() }
+            }
             other => other?,
         };
         self.tell(ark, name, audited).await;
@@ -218,8 +228,14 @@ impl Work {
         self.sum.damaged += usize::from(!problems.is_empty());
         self.sum.files += files;
         self.sum.bytes += bytes;
-        let object =
-            AuditedObject { ark: ark.to_owned(), storage: storage.to_owned(), versions, files, bytes, problems };
+        let object = AuditedObject {
+            ark: ark.to_owned(),
+            storage: storage.to_owned(),
+            versions,
+            files,
+            bytes,
+            problems,
+        };
         self.teller.tell(line(&AuditLine::Object(object))).await;
     }
 }

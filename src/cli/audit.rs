@@ -78,8 +78,8 @@ fn print(objects: &[AuditedObject], done: &Audited) -> Result<()> {
     }
     let mut table = Table::new([
         Column::text("OBJECT"),
-        Column::word("STORAGE"),
-        Column::number("VERSIONS"),
+        Column::word("STORAGE").minor(),
+        Column::number("VERSIONS").minor(),
         Column::number("FILES"),
         Column::number("BYTES"),
         Column::word("VERDICT"),

@@ -31,8 +31,8 @@ impl AuditLog {
         let mut table = Table::new([
             Column::word("AT"),
             Column::text("WHO"),
-            Column::word("ROLE"),
-            Column::word("FROM"),
+            Column::word("ROLE").minor(),
+            Column::word("FROM").minor(),
             Column::number("STATUS"),
             Column::text("WHAT"),
         ]);

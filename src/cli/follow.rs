@@ -97,7 +97,8 @@ async fn look_at(client: &Client, followed: &mut Followed, output: Output) -> Re
     followed.bar.set_message(now.line.state.name());
     if output.json {
         output.line(&now)?;
-    } else if !std::io::stderr().is_terminal() {
+    } else if !std::io::stderr().is_terminal() && followed.seen.as_ref().map(sentence) != Some(sentence(&now))
+    {
         Screen::note(&sentence(&now));
     }
     let was_held = followed.seen.as_ref().is_some_and(|batch| batch.held_jobs > 0);

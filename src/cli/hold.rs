@@ -114,7 +114,7 @@ impl List {
             Column::word("KIND"),
             Column::word("NAME"),
             Column::text("WHO"),
-            Column::word("SINCE"),
+            Column::word("SINCE").minor(),
             Column::text("WHY"),
         ]);
         for (kind, holds) in [("queue", &holds.queues), ("collection", &holds.collections)] {

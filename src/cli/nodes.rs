@@ -43,12 +43,12 @@ impl Nodes {
         let mut table = Table::new([
             Column::word("NODE"),
             Column::word("STATE"),
-            Column::word("VERSION"),
+            Column::word("VERSION").minor(),
             Column::number("WORKERS"),
             Column::number("RESTARTS"),
-            Column::text("SINCE"),
+            Column::text("SINCE").minor(),
             Column::text("URL"),
-            Column::text("LAST RESTART"),
+            Column::text("LAST RESTART").minor(),
         ]);
         for node in &list.nodes {
             let name = if node.this { format!("{} *", node.node) } else { node.node.clone() };

@@ -97,9 +97,9 @@ fn table(pools: &[PoolLine]) -> Table {
         Column::number("LIVE"),
         Column::number("READY"),
         Column::number("AT WORK"),
-        Column::number("ELSEWHERE"),
-        Column::number("LATER"),
-        Column::word("STALL"),
+        Column::number("ELSEWHERE").minor(),
+        Column::number("LATER").minor(),
+        Column::word("STALL").minor(),
     ]);
     for pool in pools {
         let waiting = |count: fn(&crate::api::wire::Waiting) -> usize| {

@@ -64,15 +64,15 @@ impl Restarts {
         }
         let mut table = Table::new([
             Column::word("AT"),
-            Column::word("NODE"),
+            Column::word("NODE").minor(),
             Column::word("ACTOR"),
             Column::word("REASON"),
             Column::word("JOB"),
-            Column::word("BATCH"),
-            Column::number("COUNT"),
-            Column::number("PAUSE"),
+            Column::word("BATCH").minor(),
+            Column::number("COUNT").minor(),
+            Column::number("PAUSE").minor(),
             Column::text("MESSAGE"),
-            Column::text("LOCATION"),
+            Column::text("LOCATION").minor(),
         ]);
         for restart in &list.restarts {
             table.row([

@@ -73,9 +73,9 @@ impl List {
             Column::word("SIZE"),
             Column::word("STATE"),
             Column::text("OBJECT"),
-            Column::number("VERSION"),
-            Column::number("BYTES"),
-            Column::word("CHANGED"),
+            Column::number("VERSION").minor(),
+            Column::number("BYTES").minor(),
+            Column::word("CHANGED").minor(),
             Column::text("MESSAGE"),
         ]);
         for item in &list.items {

@@ -73,9 +73,9 @@ fn print(page: &BatchPage) -> Result<()> {
         Column::number("JOBS"),
         Column::number("DONE"),
         Column::number("FAILED"),
-        Column::text("PROFILE"),
-        Column::text("SUBMITTER"),
-        Column::word("CHANGED"),
+        Column::text("PROFILE").minor(),
+        Column::text("SUBMITTER").minor(),
+        Column::word("CHANGED").minor(),
         Column::text("MESSAGE"),
     ]);
     for batch in &page.batches {

@@ -30,8 +30,8 @@ impl History {
             Column::word("AT"),
             Column::word("FROM"),
             Column::word("TO"),
-            Column::number("ATTEMPT"),
-            Column::text("NODE"),
+            Column::number("ATTEMPT").minor(),
+            Column::text("NODE").minor(),
             Column::text("MESSAGE"),
         ]);
         for step in &history.history {

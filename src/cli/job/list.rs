@@ -47,11 +47,11 @@ pub(super) fn table(jobs: &[JobLine]) -> Table {
         Column::word("JOB"),
         Column::word("BATCH"),
         Column::word("STATE"),
-        Column::number("PRIORITY"),
-        Column::number("RETRIES"),
-        Column::text("COLLECTION"),
+        Column::number("PRIORITY").minor(),
+        Column::number("RETRIES").minor(),
+        Column::text("COLLECTION").minor(),
         Column::text("IDENTIFIER"),
-        Column::word("CHANGED"),
+        Column::word("CHANGED").minor(),
         Column::text("MESSAGE"),
     ]);
     for job in jobs {

@@ -1,8 +1,8 @@
 //! Tables that fit.
 //!
 //! Columns of text give way first, down to a least width, and what is cut off is marked; ids and numbers are always
-//! whole. A column that is empty in all rows is left out. Where even that is too wide, each row becomes a record:
-//! a line for each of its cells.
+//! whole. A column that is empty in all rows is left out. Where even that is too wide, columns that matter least are left
+//! out, too, and at last each row becomes a record: a line for each of its cells, with nothing left out.
 
 use super::letters::{cut, escaped, width};
 use super::paint::Paint;
@@ -23,6 +23,8 @@ pub(crate) struct Table {
 pub(crate) struct Column {
     title: &'static str,
     kind: Kind,
+    /// The first to be left out.
+    minor: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,15 +39,20 @@ enum Kind {
 
 impl Column {
     pub(crate) const fn word(title: &'static str) -> Self {
-        Self { title, kind: Kind::Word }
+        Self { title, kind: Kind::Word, minor: false }
     }
 
     pub(crate) const fn number(title: &'static str) -> Self {
-        Self { title, kind: Kind::Number }
+        Self { title, kind: Kind::Number, minor: false }
     }
 
     pub(crate) const fn text(title: &'static str) -> Self {
-        Self { title, kind: Kind::Text }
+        Self { title, kind: Kind::Text, minor: false }
+    }
+
+    /// It is left out where there is no room.
+    pub(crate) const fn minor(self) -> Self {
+        Self { minor: true, ..self }
     }
 
     fn least(&self, natural: usize) -> usize {
@@ -99,7 +106,9 @@ impl Table {
         let shown: Vec<usize> = (0..self.columns.len())
             .filter(|at| self.rows.iter().any(|row| !row[*at].text.is_empty()))
             .collect();
-        let Some(widths) = self.widths(&shown, columns) else { return self.records(&shown, columns, colour) };
+        let Some((shown, widths)) = self.fitting(&shown, columns) else {
+            return self.records(&shown, columns, colour);
+        };
         let mut text = String::new();
         let titles =
             shown.iter().map(|at| Cell { text: self.columns[*at].title.to_owned(), paint: Paint::Title });
@@ -125,6 +134,18 @@ impl Table {
             spaces += if right { GAP } else { free + GAP };
         }
         text.push('\n');
+    }
+
+    /// The columns that fit side by side, and how wide each is.
+    fn fitting(&self, shown: &[usize], columns: Option<usize>) -> Option<(Vec<usize>, Vec<usize>)> {
+        let mut shown = shown.to_vec();
+        loop {
+            if let Some(widths) = self.widths(&shown, columns) {
+                return Some((shown, widths));
+            }
+            let last = shown.iter().rposition(|at| self.columns[*at].minor)?;
+            shown.remove(last);
+        }
     }
 
     /// How wide each column is; nothing if they do not fit side by side.
