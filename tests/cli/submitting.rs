@@ -26,9 +26,9 @@ impl TestNode {
         while let Some(dir) = dirs.pop() {
             for entry in std::fs::read_dir(dir).unwrap().map(Result::unwrap) {
                 if entry.file_type().unwrap().is_dir() {
-                    dirs.push(entry.path())
+                    dirs.push(entry.path());
                 } else {
-                    names.push(entry.path())
+                    names.push(entry.path());
                 }
             }
         }

@@ -80,7 +80,7 @@ async fn damaged_objects_are_found_by_an_audit() {
     assert_eq!(damaged, 1);
     node.cli(&["audit", &first]).await.is(0).says(&["sound"]);
     let found = node.cli(&["audit", &first, &second]).await.is(1);
-    found.says(&[&second, "1 problem", "two.txt"]).complains(&["1 of 2 objects not as stored"]);
+    found.says(&[&second, "2 problems", "two.txt"]).complains(&["1 of 2 objects not as stored"]);
     let lines = node.cli(&["audit", "--batch", &two, "--json"]).await.is(1).lines();
     assert_eq!(lines[0]["object"]["ark"], json!(second));
     assert_eq!(lines.last().unwrap()["done"]["damaged"], 1);

@@ -7,6 +7,9 @@ use crate::ran::{Ran, command, run};
 
 const HOSTILE: &str = "red\u{1b}[31m bell\u{7} 漢字漢字漢字漢字漢字漢字漢字漢字漢字 right\u{202e}left <b> a-very-long-word-without-any-place-to-break-it";
 
+/// As far as a submission may go.
+const WIDE: &str = "漢字漢字漢字漢字漢字漢字漢字漢字漢字 right\u{202e}left <b> a-very-long-word-without-any-place-to-break-it";
+
 #[tokio::test]
 async fn every_table_fits_every_width() {
     let node = TestNode::start().await;
@@ -21,11 +24,11 @@ async fn every_table_fits_every_width() {
         "--submitter",
         "ann",
         "--title",
-        HOSTILE,
+        WIDE,
         "--local-id",
         "id-漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字",
         "--note",
-        HOSTILE,
+        WIDE,
     ];
     let bid = node.json(&submit).await["bid"].as_str().unwrap().to_owned();
     node.batch_is(&bid, "failed").await;
