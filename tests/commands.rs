@@ -43,7 +43,7 @@ async fn damaged(dir: &Path) {
 
 #[test]
 fn the_tables_are_printed_in_every_form() {
-    let output = ingestd(&["states", "batches"]);
+    let output = ingestd(&["states", "batches", "--format", "markdown"]);
     assert!(output.status.success());
     assert!(text(&output).contains("| processing | reporting | queue |"), "{}", text(&output));
     let json: Value = serde_json::from_slice(&ingestd(&["states", "--format", "json"]).stdout).unwrap();
@@ -82,5 +82,4 @@ fn a_tree_that_is_not_there_is_not_made() {
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output).contains("is not a directory"), "{}", text(&output));
     assert!(!missing.exists());
-    assert_eq!(ingestd(&["fsck"]).status.code(), Some(2));
 }

@@ -57,7 +57,7 @@ pub(crate) async fn export(
     let bid = batch.line.bid.to_string();
     let info = info(&batch, &app.node.house().name);
     let (root, name) = (place.path().to_owned(), bid.clone());
-    let cancel = life.cancel.child_token();
+    let cancel = Cancel::new();
     let zip = blocking(move || pack(&root, &name, &info, &cancel)).await?;
     // The file stays readable for this answer when its directory goes.
     files::send(&zip, &format!("{bid}.zip"), &method, &HeaderMap::new()).await
@@ -79,7 +79,7 @@ impl Gathering<'_> {
         self.write("batch.json", &line).await?;
         let mut left_out = Vec::new();
         let filter = Filter { batch: Some(bid), ..Filter::default() };
-        let mut page = PageRequest { limit: list::MAX_LIMIT, after: None };
+        let mut page = PageRequest { limit: list::MAX_LIMIT, after: None, newest_first: false };
         loop {
             let found = list::jobs(life.queue.session(), &filter, &page).await?;
             for unread in found.unreadable {

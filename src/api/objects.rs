@@ -13,7 +13,7 @@ use futures::StreamExt as _;
 use ingest_actors::house::Life;
 use ingest_queue::list::{self, Filter, PageRequest};
 use ingest_steps::ark::Ark;
-use ingest_steps::outcome::{Failure, Progress};
+use ingest_steps::outcome::{Cancel, Failure, Progress};
 use ingest_steps::storage::{Audit, Storage};
 
 use super::app::App;
@@ -112,7 +112,7 @@ async fn of_batch(life: &Life, name: &str) -> Answer<Vec<String>> {
     };
     let mut arks = BTreeSet::new();
     let filter = Filter { batch: Some(bid), ..Filter::default() };
-    let mut page = PageRequest { limit: list::MAX_LIMIT, after: None };
+    let mut page = PageRequest { limit: list::MAX_LIMIT, after: None, newest_first: false };
     loop {
         let found = list::jobs(queue.session(), &filter, &page).await?;
         let stored =
@@ -130,7 +130,7 @@ async fn of_batch(life: &Life, name: &str) -> Answer<Vec<String>> {
 }
 
 async fn run(life: Arc<Life>, arks: Option<Vec<String>>, teller: Teller) {
-    let cancel = life.cancel.child_token();
+    let cancel = Cancel::new();
     // Whoever leaves drops this, and what reads on threads of its own is told to stop.
     let _stops = cancel.clone().drop_guard();
     let storages = life.services().storages.clone();
@@ -148,7 +148,7 @@ async fn run(life: Arc<Life>, arks: Option<Vec<String>>, teller: Teller) {
 
 struct Work {
     storages: Storages,
-    cancel: ingest_steps::outcome::Cancel,
+    cancel: Cancel,
     teller: Teller,
     sum: Audited,
 }

@@ -1,4 +1,6 @@
-//! `ingestd completions` and `ingestd man`: what a shell and `man` know of the commands.
+//! `ingestd completions` and `ingestd man`: what a shell, `man` and `docs/cli.md` know of the commands.
+
+mod page;
 
 use std::path::PathBuf;
 
@@ -29,8 +31,12 @@ impl Completions {
 #[derive(Debug, clap::Args)]
 pub(super) struct Man {
     /// Where the pages go, one for each command; it is made if it is not there
-    #[arg(long, value_name = "DIR")]
-    dir: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "markdown")]
+    dir: Option<PathBuf>,
+
+    /// Print all of it as one page in Markdown instead
+    #[arg(long, conflicts_with = "dir")]
+    markdown: bool,
 
     #[command(flatten)]
     output: Output,
@@ -38,11 +44,14 @@ pub(super) struct Man {
 
 impl Man {
     pub(super) fn run(self) -> Result<()> {
-        let shown = self.dir.display().to_string();
-        std::fs::create_dir_all(&self.dir).with_context(|| shown.clone())?;
-        clap_mangen::generate_to(Arguments::command(), &self.dir).with_context(|| shown.clone())?;
+        let Some(dir) = self.dir.filter(|_| !self.markdown) else {
+            return Screen::stdout().plain(&page::markdown(super::command()));
+        };
+        let shown = dir.display().to_string();
+        std::fs::create_dir_all(&dir).with_context(|| shown.clone())?;
+        clap_mangen::generate_to(super::command(), &dir).with_context(|| shown.clone())?;
         let mut pages = Vec::new();
-        for entry in std::fs::read_dir(&self.dir).with_context(|| shown.clone())? {
+        for entry in std::fs::read_dir(&dir).with_context(|| shown.clone())? {
             let name = entry.with_context(|| shown.clone())?.file_name().to_string_lossy().into_owned();
             if name.starts_with("ingestd") && name.ends_with(".1") {
                 pages.push(name);

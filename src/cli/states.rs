@@ -6,6 +6,9 @@ use ingest_queue::dialect::Dialect;
 use ingest_queue::states::{self, AccessState, BatchState, JobState, States, To};
 use serde_json::{Value, json};
 
+use super::client::Output;
+use super::screen::{Cell, Column, Screen, Table};
+
 /// The command's options.
 #[derive(Debug, clap::Args)]
 pub(super) struct Print {
@@ -14,8 +17,11 @@ pub(super) struct Print {
     of: Option<Of>,
 
     /// How to print it
-    #[arg(long, value_enum, default_value = "table")]
+    #[arg(long, value_enum, default_value = "table", conflicts_with = "json")]
     format: Format,
+
+    #[command(flatten)]
+    output: Output,
 
     #[command(flatten)]
     dialect: super::DialectOption,
@@ -30,8 +36,10 @@ enum Of {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// Markdown
+    /// A table that fits the terminal
     Table,
+    /// A table in Markdown
+    Markdown,
     /// A Mermaid state diagram
     Diagram,
     Json,
@@ -41,32 +49,47 @@ impl Print {
     pub(super) fn run(self) -> Result<()> {
         let dialect = self.dialect.get();
         let wanted = |of| self.of.is_none_or(|wanted| wanted == of);
+        let json = self.output.json || self.format == Format::Json;
         let mut tables = serde_json::Map::new();
         for of in Of::value_variants().iter().copied().filter(|of| wanted(*of)) {
-            let (name, text, rows) = match of {
-                Of::Jobs => ("jobs", self.text::<JobState>(dialect), rows::<JobState>(dialect)),
-                Of::Batches => ("batches", self.text::<BatchState>(dialect), rows::<BatchState>(dialect)),
-                Of::Access => ("access", self.text::<AccessState>(dialect), rows::<AccessState>(dialect)),
+            let (name, rows) = match of {
+                Of::Jobs => ("jobs", self.print::<JobState>(dialect, json)?),
+                Of::Batches => ("batches", self.print::<BatchState>(dialect, json)?),
+                Of::Access => ("access", self.print::<AccessState>(dialect, json)?),
             };
-            if self.format == Format::Json {
-                tables.insert(name.to_owned(), rows);
-            } else {
-                println!("{text}");
-            }
+            tables.insert(name.to_owned(), rows);
         }
-        if self.format == Format::Json {
-            println!("{}", serde_json::to_string_pretty(&tables)?);
-        }
-        Ok(())
+        if json { self.output.print(&tables) } else { Ok(()) }
     }
 
-    fn text<S: States>(&self, dialect: Dialect) -> String {
-        if self.format == Format::Diagram {
-            states::diagram::<S>(dialect)
-        } else {
-            states::table::<S>(dialect)
+    /// Prints a table, unless all of them are printed as one document; answers its rows.
+    fn print<S: States>(&self, dialect: Dialect, json: bool) -> Result<Value> {
+        let rows = rows::<S>(dialect);
+        let screen = Screen::stdout();
+        match self.format {
+            _ if json => {}
+            Format::Markdown => screen.plain(&format!("{}\n", states::table::<S>(dialect)))?,
+            Format::Diagram => screen.plain(&format!("{}\n", states::diagram::<S>(dialect)))?,
+            Format::Table | Format::Json => {
+                screen.table(&table(&rows))?;
+                screen.plain("\n")?;
+            }
         }
+        Ok(rows)
     }
+}
+
+fn table(rows: &Value) -> Table {
+    let mut table =
+        Table::new([Column::prose("FROM"), Column::prose("TO"), Column::word("BY"), Column::prose("EFFECT")]);
+    let text = |value: &Value| match value {
+        Value::Array(names) => names.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", "),
+        value => value.as_str().unwrap_or_default().to_owned(),
+    };
+    for row in rows.as_array().into_iter().flatten() {
+        table.row(["from", "to", "by", "effect"].map(|field| Cell::new(text(&row[field]))));
+    }
+    table
 }
 
 fn rows<S: States>(dialect: Dialect) -> Value {

@@ -4,7 +4,7 @@
 //! whole. A column that is empty in all rows is left out. Where even that is too wide, columns that matter least are left
 //! out, too, and at last each row becomes a record: a line for each of its cells, with nothing left out.
 
-use super::letters::{cut, escaped, width};
+use super::letters::{cut, escaped, width, wrapped};
 use super::paint::Paint;
 use super::records::Records;
 
@@ -35,6 +35,8 @@ enum Kind {
     Number,
     /// May be cut.
     Text,
+    /// Goes on below where it is too long.
+    Prose,
 }
 
 impl Column {
@@ -50,13 +52,21 @@ impl Column {
         Self { title, kind: Kind::Text, minor: false }
     }
 
+    pub(crate) const fn prose(title: &'static str) -> Self {
+        Self { title, kind: Kind::Prose, minor: false }
+    }
+
     /// It is left out where there is no room.
     pub(crate) const fn minor(self) -> Self {
         Self { minor: true, ..self }
     }
 
     fn least(&self, natural: usize) -> usize {
-        if self.kind == Kind::Text { natural.min(LEAST.max(width(self.title))) } else { natural }
+        if matches!(self.kind, Kind::Text | Kind::Prose) {
+            natural.min(LEAST.max(width(self.title)))
+        } else {
+            natural
+        }
     }
 }
 
@@ -120,20 +130,32 @@ impl Table {
         text
     }
 
+    /// A row: one line, or as many as its longest prose needs.
     fn line(&self, text: &mut String, shown: &[usize], widths: &[usize], cells: &[Cell], colour: bool) {
-        let mut spaces = 0;
-        for ((at, wide), cell) in shown.iter().zip(widths).zip(cells) {
-            let cell_text = cut(&cell.text, *wide);
-            let free = wide - width(&cell_text);
-            let right = self.columns[*at].kind == Kind::Number;
-            spaces += if right { free } else { 0 };
-            if !cell_text.is_empty() {
-                text.extend(std::iter::repeat_n(' ', std::mem::take(&mut spaces)));
-                text.push_str(&cell.paint.on(&cell_text, colour));
+        let parts: Vec<Vec<String>> = shown
+            .iter()
+            .zip(widths)
+            .zip(cells)
+            .map(|((at, wide), cell)| match self.columns[*at].kind {
+                Kind::Prose => wrapped(&cell.text, Some(*wide), ""),
+                _ => vec![cut(&cell.text, *wide)],
+            })
+            .collect();
+        for number in 0..parts.iter().map(Vec::len).max().unwrap_or(0) {
+            let mut spaces = 0;
+            for (column, cell) in cells.iter().enumerate() {
+                let part = parts[column].get(number).map(String::as_str).unwrap_or_default();
+                let free = widths[column] - width(part);
+                let right = self.columns[shown[column]].kind == Kind::Number;
+                spaces += if right { free } else { 0 };
+                if !part.is_empty() {
+                    text.extend(std::iter::repeat_n(' ', std::mem::take(&mut spaces)));
+                    text.push_str(&cell.paint.on(part, colour));
+                }
+                spaces += if right { GAP } else { free + GAP };
             }
-            spaces += if right { GAP } else { free + GAP };
+            text.push('\n');
         }
-        text.push('\n');
     }
 
     /// The columns that fit side by side, and how wide each is.
@@ -213,6 +235,21 @@ mod tests {
             assert!(text.contains("bid0000000001") && text.contains("12000"), "{text}");
             assert!(!text.contains('\u{1b}') && !text.contains("NONE"), "{text}");
         }
+    }
+
+    #[test]
+    fn prose_goes_on_below() {
+        let mut table = Table::new([Column::word("A"), Column::prose("WHY")]);
+        table.row([Cell::new("one"), Cell::new("a sentence of some words")]);
+        assert_eq!(table.text(Some(20), false), "A    WHY\none  a sentence of\n     some words\n");
+    }
+
+    #[test]
+    fn columns_that_matter_least_go_first() {
+        let mut table = Table::new([Column::word("ID"), Column::word("MINOR").minor(), Column::word("LAST")]);
+        table.row([Cell::new("0123456789"), Cell::new("abcdefghij"), Cell::new("z")]);
+        assert!(table.text(Some(40), false).contains("MINOR"));
+        assert_eq!(table.text(Some(20), false), "ID          LAST\n0123456789  z\n");
     }
 
     #[test]

@@ -1,0 +1,127 @@
+//! `fsck`, `audit` and `export`, through a node.
+
+use std::sync::Arc;
+
+use ingest_queue::map;
+use ingest_steps::archive;
+use ingest_steps::outcome::{Cancel, Progress};
+use ingest_store::engines::embedded::{Embedded, EmbeddedConfig};
+use ingest_store::{Limits, Mode, Store};
+use serde_json::{Value, json};
+
+use crate::kit::{TestNode, configure, spawn};
+use crate::ran::{command, run};
+
+#[tokio::test]
+async fn a_tree_is_checked_and_repaired_while_its_node_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    configure(dir.path(), "", "[access]\ndir = 'access'\n");
+    let tree = Embedded::open(&EmbeddedConfig::new(dir.path().join("tree"))).unwrap();
+    let session = Store::new(Arc::new(tree.clone()), Limits::default()).session().await.unwrap();
+    let dangling = format!("{}/nobody", map::BATCH_UUIDS);
+    session.create_with_parents(dangling, "bid0000000042", Mode::Persistent).await.unwrap();
+    session.close().await.unwrap();
+    tree.close().await;
+
+    let mut child = spawn(dir.path());
+    let note = dir.path().join("node/api-address");
+    let base = ingest_harness::eventually("the API's address", std::time::Duration::from_mins(1), || {
+        std::future::ready(std::fs::read_to_string(&note).ok().filter(|text| text.ends_with('\n')))
+    })
+    .await;
+    let cli = |arguments: &'static [&'static str]| run(command(dir.path(), base.trim(), arguments));
+
+    let found = cli(&["fsck"]).await.is(1);
+    found.says(&["nobody", "1 findings, 0 repaired"]).complains(&["--repair puts right what is safe"]);
+    let busy = cli(&["fsck", "--embedded", "tree"]).await.is(1);
+    busy.complains(&["in use", "leave --embedded out"]);
+    let repaired = cli(&["fsck", "--repair", "--json"]).await.is(0);
+    let json: Value = serde_json::from_str(&repaired.out).unwrap();
+    assert_eq!(json["repaired"][0]["outcome"], "fixed", "{json}");
+    assert_eq!(json["report"]["findings"], json!([]));
+    cli(&["fsck"]).await.is(0).says(&["0 findings"]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    cli(&["fsck"]).await.is(8).complains(&["--embedded DIR or --zookeeper CONNECT"]);
+    cli(&["fsck", "--embedded", "tree"]).await.is(0).says(&["0 findings"]);
+}
+
+#[tokio::test]
+async fn damaged_objects_are_found_by_an_audit() {
+    let node = TestNode::start().await;
+    let (one, two) = (node.submit("one.txt", "one").await, node.submit("two.txt", "two").await);
+    node.batch_is(&one, "completed").await;
+    node.batch_is(&two, "completed").await;
+    let ark = |list: Value| list["jobs"][0]["primary_id"].as_str().unwrap().to_owned();
+    let (first, second) = (
+        ark(node.json(&["job", "list", "--batch", &one]).await),
+        ark(node.json(&["job", "list", "--batch", &two]).await),
+    );
+    node.cli(&["audit", "--all"]).await.is(0).says(&[
+        &first,
+        &second,
+        "sound",
+        "2 objects",
+        "0 not as stored",
+    ]);
+
+    let mut dirs = vec![node.dir.path().join("storage")];
+    let mut damaged = 0;
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(dir).unwrap().map(Result::unwrap) {
+            if entry.file_type().unwrap().is_dir() {
+                dirs.push(entry.path());
+            } else if entry.file_name() == "two.txt" {
+                std::fs::write(entry.path(), "too").unwrap();
+                damaged += 1;
+            }
+        }
+    }
+    assert_eq!(damaged, 1);
+    node.cli(&["audit", &first]).await.is(0).says(&["sound"]);
+    let found = node.cli(&["audit", &first, &second]).await.is(1);
+    found.says(&[&second, "2 problems", "two.txt"]).complains(&["1 of 2 objects not as stored"]);
+    let lines = node.cli(&["audit", "--batch", &two, "--json"]).await.is(1).lines();
+    assert_eq!(lines[0]["object"]["ark"], json!(second));
+    assert_eq!(lines.last().unwrap()["done"]["damaged"], 1);
+    node.cli(&["audit", "--batch", &one]).await.is(0);
+    node.cli(&["audit", "ark:/99999/fk4nothing"]).await.is(1).says(&["no storage has it"]);
+    node.cli(&["audit", "nonsense"]).await.is(2);
+    node.cli(&["audit"]).await.is(2);
+    node.cli(&["audit", "--batch", "bid0000009999"]).await.is(10);
+}
+
+#[tokio::test]
+async fn the_record_of_a_batch_is_a_valid_bag() {
+    let node = TestNode::start().await;
+    std::fs::write(node.dir.path().join("a.txt"), "a").unwrap();
+    let submitted = node
+        .json(&["submit", "a.txt", "-p", "test_content", "--submitter", "ann", "--title", "A title"])
+        .await;
+    let bid = submitted["bid"].as_str().unwrap();
+    node.batch_is(bid, "completed").await;
+    node.cli(&["export", bid]).await.is(0).says(&[&format!("{bid}.zip: ")]);
+    node.cli(&["export", bid]).await.is(2).complains(&["--overwrite"]);
+    node.cli(&["export", "bid0000009999"]).await.is(10);
+
+    let (zip, to) = (node.dir.path().join(format!("{bid}.zip")), node.dir.path().join("unpacked"));
+    archive::unpack(&zip, &to, &archive::Limits::default(), &Progress::default(), &Cancel::new()).unwrap();
+    let bag = to.join(bid);
+    let report = ingest_steps::bag::validate(&bag, &Progress::default(), &Cancel::new()).unwrap();
+    assert!(report.verdict().is_ok(), "{report:?}");
+    let read = |name: &str| std::fs::read_to_string(bag.join("data").join(name)).unwrap();
+    let submission: Value = serde_json::from_str(&read("submission.json")).unwrap();
+    assert_eq!(submission["submitter"], "ann");
+    let batch: Value = serde_json::from_str(&read("batch.json")).unwrap();
+    assert_eq!(batch["batch"]["state"], "completed");
+    let jobs: Vec<_> = std::fs::read_dir(bag.join("data/jobs")).unwrap().map(Result::unwrap).collect();
+    assert_eq!(jobs.len(), 1);
+    let job: Value = serde_json::from_str(&std::fs::read_to_string(jobs[0].path()).unwrap()).unwrap();
+    assert_eq!(job["job"]["state"], "completed");
+    assert_eq!(job["history"].as_array().unwrap().last().unwrap()["to"], "completed");
+    assert!(read("report.csv").contains("completed") && read("report.txt").contains(bid));
+    let everything = [read("manifest"), job.to_string(), submission.to_string()].concat();
+    assert!(read("manifest").contains("a.txt") && everything.contains("signature=***"), "{everything}");
+    let signed = everything.split("signature=").skip(1).find(|rest| !rest.starts_with("***"));
+    assert!(signed.is_none(), "{signed:?}");
+}

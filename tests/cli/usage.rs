@@ -1,0 +1,133 @@
+//! Wrong usage, missing rights, and what is there without a node.
+
+use std::path::Path;
+
+use ingest_steps::digest::{Algorithm, Digests};
+
+use crate::kit::TestNode;
+use crate::ran::{Ran, command, run};
+
+const NOBODY: &str = "http://127.0.0.1:9";
+
+async fn cli(arguments: &[&str]) -> Ran {
+    run(command(Path::new("/"), NOBODY, arguments)).await
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_command_is_told() {
+    for wrong in [
+        &["nonsense"][..],
+        &[],
+        &["job"],
+        &["batch", "watch"],
+        &["batch", "list", "--limit", "0"],
+        &["job", "list", "--older-than", "yesterday"],
+        &["job", "requeue", "jid0000000001", "--run-id", "x"],
+        &["job", "hold", "--state", "pending", "--force"],
+        &["nodes", "--server", "ftp://example.org"],
+        &["nodes", "--server", "http://user:password@example.org"],
+        &["completions", "nonsense"],
+        &["man"],
+        &["pools", "resize"],
+        &["hold", "collection"],
+        &["access", "submit"],
+        &["export"],
+    ] {
+        let ran = cli(wrong).await.is(2);
+        assert!(!ran.err.is_empty(), "{wrong:?}");
+    }
+    cli(&["job", "requeue"]).await.is(2).complains(&["which jobs?"]);
+}
+
+#[tokio::test]
+async fn a_node_that_is_not_there_is_told_with_what_to_do() {
+    for command in
+        [&["nodes"][..], &["batch", "list"], &["job", "requeue", "--all"], &["fsck"], &["audit", "--all"]]
+    {
+        cli(command).await.is(8).complains(&[
+            "no node answers at http://127.0.0.1:9/",
+            "ingestd run",
+            "INGESTD_SERVER",
+        ]);
+    }
+    // Something else answers there.
+    let server = ingest_harness::FileServer::start().await;
+    let ran = run(command(Path::new("/"), server.url("/").as_str(), &["nodes"])).await.is(1);
+    ran.complains(&["is not understood", "is it a node"]);
+}
+
+#[tokio::test]
+async fn a_token_decides_what_may_be_done_and_is_never_shown() {
+    let mut tokens = Vec::new();
+    for (name, role) in [("ann", "depositor"), ("olga", "operator"), ("root", "admin")] {
+        let mut digests = Digests::of([Algorithm::Sha256]);
+        digests.update(format!("hunter2-{name}").as_bytes());
+        let digest = digests.finish().remove(0);
+        tokens.push(format!("{{ name = '{name}', role = '{role}', sha256 = '{}' }}", digest.hex()));
+    }
+    let mut node =
+        TestNode::start_with(&format!("tokens = [{}]", tokens.join(", ")), "[access]\ndir = 'access'\n")
+            .await;
+    node.with_token(Some("hunter2-root"));
+    let with = |token: &str, arguments: &[&str]| {
+        let mut command = command(node.dir.path(), &node.base, arguments);
+        command.env("INGESTD_TOKEN", token);
+        run(command)
+    };
+    node.cli(&["nodes"]).await.is(9).complains(&["A token is needed"]);
+    let wrong = with("hunter2-nobody", &["nodes"]).await.is(9);
+    assert!(!format!("{wrong:?}").contains("hunter2"), "{wrong:?}");
+    let low = with("hunter2-ann", &["nodes"]).await.is(9).complains(&["operator"]);
+    assert!(!format!("{low:?}").contains("hunter2"), "{low:?}");
+    with("hunter2-olga", &["nodes"]).await.is(0).says(&["node-1"]);
+    with("hunter2-olga", &["job", "delete", "jid0000000001", "--yes"]).await.is(9).complains(&["admin"]);
+    let url = node.files.put("/a.txt", "a");
+    // The name is the token's, and following works although events are for operators.
+    let mine =
+        with("hunter2-ann", &["submit", url.as_str(), "-p", "test_content", "--type", "file", "--wait"])
+            .await;
+    mine.is(0).says(&["is handed over"]);
+    with("hunter2-ann", &["batch", "list"]).await.is(0).says(&["ann", "completed"]);
+
+    std::fs::write(node.dir.path().join("token"), "hunter2-root\n").unwrap();
+    node.cli(&["pause", "--token-file", "token"]).await.is(0);
+    node.cli(&["pause", "--token-file", "nowhere"]).await.is(1).complains(&["nowhere", "No such file"]);
+    let help = with("hunter2-root", &["nodes", "--help"]).await.is(0);
+    assert!(!help.out.contains("hunter2"), "{}", help.out);
+    with("hunter2-root", &["audit-log"]).await.is(0).says(&["root", "admin", "POST /api/v1/node/pause"]);
+}
+
+#[tokio::test]
+async fn help_completions_man_pages_and_states_need_no_node() {
+    let help = cli(&["help"]).await.is(0);
+    let help = help.says(&["Exit codes:", "no node answers", "not confirmed"]);
+    for name in [
+        "submit", "batch", "job", "hold", "release", "pause", "resume", "drain", "pools", "access", "nodes",
+        "restarts",
+    ] {
+        assert!(help.out.contains(&format!("\n  {name} ")), "{name}");
+        cli(&[name, "--help"]).await.is(0).says(&["Usage: ingestd"]);
+    }
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        cli(&["completions", shell]).await.is(0).says(&["requeue", "dry-run"]);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let pages = dir.path().join("pages");
+    cli(&["man", "--dir", pages.to_str().unwrap()]).await.is(0).says(&["pages in"]);
+    let page = std::fs::read_to_string(pages.join("ingestd-job-requeue.1")).unwrap();
+    assert!(page.contains(".TH") && page.contains("dry\\-run"), "{page}");
+    assert!(std::fs::read_to_string(pages.join("ingestd.1")).unwrap().contains("Exit codes"));
+    cli(&["states", "jobs"]).await.is(0).says(&["FROM", "provisioning", "EFFECT"]);
+    let json: serde_json::Value = serde_json::from_str(&cli(&["states", "--json"]).await.is(0).out).unwrap();
+    assert!(json["batches"].as_array().unwrap().len() > 5);
+}
+
+#[tokio::test]
+async fn whoever_reads_may_leave_early() {
+    let mut child = command(Path::new("/"), NOBODY, &["man", "--markdown"]);
+    let mut child =
+        child.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().await.unwrap();
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
+}
