@@ -48,19 +48,14 @@ impl Demo {
     pub(super) async fn run(self) -> Result<()> {
         let mut terminate = signal(SignalKind::terminate()).context("signals cannot be listened to")?;
         let temporary;
-        let dir = match &self.dir {
-            Some(dir) => {
-                empty(dir).with_context(|| dir.display().to_string())?;
-                std::fs::canonicalize(dir)?
-            }
-            None => {
-                temporary = tempfile::Builder::new().prefix("ingestd-demo-").tempdir();
-                temporary
-                    .as_ref()
-                    .map_err(|error| anyhow::anyhow!("no temporary directory: {error}"))?
-                    .path()
-                    .to_owned()
-            }
+        let dir = if let Some(dir) = &self.dir {
+            empty(dir).with_context(|| dir.display().to_string())?;
+            std::fs::canonicalize(dir)?
+        } else {
+            temporary = tempfile::Builder::new().prefix("ingestd-demo-").tempdir();
+            let made =
+                temporary.as_ref().map_err(|error| anyhow::anyhow!("no temporary directory: {error}"))?;
+            made.path().to_owned()
         };
         let samples = Samples::load(self.samples.as_deref())?;
         let source = Source::start().await?;

@@ -67,19 +67,21 @@ pub(super) fn prepare(samples: &Samples, source: &Source) -> Result<Vec<Deposit>
 
 /// A manifest with a row for each name; those of batches have a title.
 fn manifest(samples: &Samples, source: &Source, profile: &str, rows: &[(&str, &str)]) -> Result<String> {
-    let mut text = format!(
-        "#%checkm_0.7\n#%profile | {PREFIX}/{profile}\n#%prefix | mrt: | http://merritt.cdlib.org/terms#\n\
-         #%prefix | nfo: | http://www.semanticdesktop.org/ontologies/2007/03/22/nfo#\n\
-         #%fields | nfo:fileUrl | nfo:hashAlgorithm | nfo:hashValue | nfo:fileSize | nfo:fileLastModified | nfo:fileName"
-    );
     let of_files = profile == "mrt-ingest-manifest";
     let more = if of_files {
-        " | mrt:mimeType"
+        "mrt:mimeType"
     } else {
-        " | mrt:primaryIdentifier | mrt:localIdentifier | mrt:creator | mrt:title | mrt:date"
+        "mrt:primaryIdentifier | mrt:localIdentifier | mrt:creator | mrt:title | mrt:date"
     };
-    text.push_str(more);
-    text.push('\n');
+    let mut lines = vec![
+        "#%checkm_0.7".to_owned(),
+        format!("#%profile | {PREFIX}/{profile}"),
+        "#%prefix | mrt: | http://merritt.cdlib.org/terms#".to_owned(),
+        "#%prefix | nfo: | http://www.semanticdesktop.org/ontologies/2007/03/22/nfo#".to_owned(),
+        format!(
+            "#%fields | nfo:fileUrl | nfo:hashAlgorithm | nfo:hashValue | nfo:fileSize | nfo:fileLastModified | nfo:fileName | {more}"
+        ),
+    ];
     for (name, title) in rows {
         let url = source.url(name);
         let (algorithm, digest, size) = match samples.digest(name) {
@@ -87,12 +89,13 @@ fn manifest(samples: &Samples, source: &Source, profile: &str, rows: &[(&str, &s
             // A manifest, whose digest nobody has written down.
             Err(_) => ("", "", String::new()),
         };
-        text.push_str(&format!("{url} | {algorithm} | {digest} | {size} | | {name}"));
-        if !of_files {
-            text.push_str(&format!(" | | demo-{profile}-{name} | Lindqvist, Anders | {title} | 1897"));
-        }
-        text.push('\n');
+        let more = if of_files {
+            String::new()
+        } else {
+            format!(" | | demo-{profile}-{name} | Lindqvist, Anders | {title} | 1897")
+        };
+        lines.push(format!("{url} | {algorithm} | {digest} | {size} | | {name}{more}"));
     }
-    text.push_str("#%eof\n");
-    Ok(text)
+    lines.push("#%eof\n".to_owned());
+    Ok(lines.join("\n"))
 }

@@ -33,12 +33,12 @@ pub(super) struct Told {
 impl Story<'_> {
     pub(super) async fn tell(&self, samples: &Samples, source: &Source, stays: bool) -> Result<()> {
         let server = self.client.server();
-        self.title("A node, and a depositor's server")?;
-        self.say(&format!("The node runs in {}; its log is {}.", self.dir.display(), self.log.display()))?;
-        self.say(&format!("Its dashboard: {server}"))?;
+        title("A node, and a depositor's server")?;
+        say(&format!("The node runs in {}; its log is {}.", self.dir.display(), self.log.display()))?;
+        say(&format!("Its dashboard: {server}"))?;
         let deposits = deposits::prepare(samples, source)?;
         let batches = self.submit(&deposits).await?;
-        self.title("The node works")?;
+        title("The node works")?;
         let ended = Bars::new(&self.client, &batches).until_ended().await?;
         let failed = self.as_expected(&ended)?;
         self.reports(&batches, failed).await?;
@@ -46,26 +46,26 @@ impl Story<'_> {
         self.repair(samples, source, failed).await?;
         self.objects(11).await?;
         if stays {
-            self.title("The node goes on")?;
-            self.say(&format!("Look at {server} and submit something yourself; Ctrl-C ends it."))?;
+            title("The node goes on")?;
+            say(&format!("Look at {server} and submit something yourself; Ctrl-C ends it."))?;
         }
         Ok(())
     }
 
     pub(super) fn farewell(&self) -> Result<()> {
         let what = if self.kept { "Everything is left in" } else { "The node has ended; with it goes" };
-        self.say(&format!("\n{what} {}.", self.dir.display()))
+        say(&format!("\n{what} {}.", self.dir.display()))
     }
 
     async fn submit(&self, deposits: &[Deposit]) -> Result<Vec<Told>> {
-        self.title("One deposit of each kind is submitted")?;
+        title("One deposit of each kind is submitted")?;
         let mut batches = Vec::new();
         for Deposit { about, submission } in deposits {
             let taken: Submitted = self.client.send(self.client.post(&["batches"]).json(submission)?).await?;
-            self.say(&format!("  {}  {about}", taken.bid))?;
+            say(&format!("  {}  {about}", taken.bid))?;
             batches.push(Told { bid: taken.bid, about });
         }
-        self.say(&format!("In the last one, one byte of {DAMAGED} is not what its manifest says."))?;
+        say(&format!("In the last one, one byte of {DAMAGED} is not what its manifest says."))?;
         Ok(batches)
     }
 
@@ -96,8 +96,8 @@ impl Story<'_> {
 
     async fn reports(&self, batches: &[Told], failed: Bid) -> Result<()> {
         let mails = std::fs::read_dir(self.dir.join("outbox")).map_or(0, Iterator::count);
-        self.title("What the depositor is told")?;
-        self.say(&format!(
+        title("What the depositor is told")?;
+        say(&format!(
             "{mails} reports in {}. This is the one of {failed}:",
             self.dir.join("outbox").display()
         ))?;
@@ -116,34 +116,34 @@ impl Story<'_> {
         let mut objects: Vec<JobLine> = self.jobs(None, JobState::Completed).await?;
         objects.sort_by_key(|job| job.jid);
         let storage = self.dir.join("storage");
-        self.title(&format!("{} objects are stored", objects.len()))?;
+        title(&format!("{} objects are stored", objects.len()))?;
         ensure!(objects.len() == count, "there should be {count} objects");
         let Some(ark) = objects.first().and_then(|job| job.primary_id.clone()) else {
             bail!("an object has no identifier");
         };
         for job in &objects {
             let ark = job.primary_id.as_deref().unwrap_or("(none)");
-            self.say(&format!("  {ark}  {}", job.local_ids.join("; ")))?;
+            say(&format!("  {ark}  {}", job.local_ids.join("; ")))?;
         }
         let server = self.client.server();
-        self.say(&format!("They lie in {}, an OCFL repository. To look at them:", storage.display()))?;
-        self.say(&format!("  find {} -type f", storage.display()))?;
-        self.say(&format!("  ingestd --server {server} job list"))?;
-        self.say(&format!("  ingestd --server {server} access get {ark} --output object.zip"))
+        say(&format!("They lie in {}, an OCFL repository. To look at them:", storage.display()))?;
+        say(&format!("  find {} -type f", storage.display()))?;
+        say(&format!("  ingestd --server {server} job list"))?;
+        say(&format!("  ingestd --server {server} access get {ark} --output object.zip"))
     }
 
     /// The source is repaired, the job requeued, the depositor told.
     async fn repair(&self, samples: &Samples, source: &Source, failed: Bid) -> Result<()> {
-        self.title("The source is repaired, and the job requeued")?;
+        title("The source is repaired, and the job requeued")?;
         let jobs = self.jobs(Some(failed), JobState::Failed).await?;
         let [job] = jobs.as_slice() else { bail!("one job should have failed, and not {}", jobs.len()) };
-        self.say(&format!("{} failed: {}", job.jid, job.message))?;
+        say(&format!("{} failed: {}", job.jid, job.message))?;
         source.put(DAMAGED, samples.bytes(DAMAGED)?.clone());
         let jid = job.jid.to_string();
         let reason = serde_json::json!({ "reason": "the depositor has repaired the file" });
         let acted: JobActed =
             self.client.send(self.client.post(&["jobs", &jid, "requeue"]).json(&reason)?).await?;
-        self.say(&format!(
+        say(&format!(
             "{jid} is requeued: {} → {}",
             acted.from.name(),
             acted.state.map_or("?", JobState::name)
@@ -161,7 +161,7 @@ impl Story<'_> {
         let batch =
             Bars::new(&self.client, &told).until(|batch| batch.line.state == BatchState::Completed).await?;
         ensure!(batch.len() == 1, "the batch is gone");
-        self.title("What the depositor is told now")?;
+        title("What the depositor is told now")?;
         self.report(failed).await
     }
 
@@ -170,14 +170,13 @@ impl Story<'_> {
         let page: JobPage = self.client.send(ask.with("limit", Some(1000))).await?;
         Ok(page.jobs)
     }
+}
 
-    fn title(&self, text: &str) -> Result<()> {
-        let screen = Screen::stdout();
-        screen.plain(&format!("\n{}\n", screen.painted(Paint::Title, text)))
-    }
+fn title(text: &str) -> Result<()> {
+    let screen = Screen::stdout();
+    screen.plain(&format!("\n{}\n", screen.painted(Paint::Title, text)))
+}
 
-    #[expect(clippy::unused_self, reason = "the story is told in one way")]
-    fn say(&self, text: &str) -> Result<()> {
-        Screen::stdout().say(text)
-    }
+fn say(text: &str) -> Result<()> {
+    Screen::stdout().say(text)
 }

@@ -15,12 +15,12 @@ use crate::cli::screen::Screen;
 
 pub(super) struct Bars<'a> {
     client: &'a Client,
-    batches: Vec<Bar<'a>>,
+    batches: Vec<Line<'a>>,
     states: ProgressBar,
     _all: MultiProgress,
 }
 
-struct Bar<'a> {
+struct Line<'a> {
     told: &'a Told,
     bar: ProgressBar,
     seen: Option<Batch>,
@@ -31,7 +31,7 @@ impl<'a> Bars<'a> {
         let all = MultiProgress::new();
         let bar = |told: &'a Told| {
             let bar = all.add(progress::things(0, &told.bid.to_string()));
-            Bar { told, bar, seen: None }
+            Line { told, bar, seen: None }
         };
         let batches = batches.iter().map(bar).collect();
         let states = all.add(progress::waiting("the jobs"));
@@ -81,7 +81,7 @@ impl<'a> Bars<'a> {
     }
 }
 
-impl Bar<'_> {
+impl Line<'_> {
     async fn look(&mut self, client: &Client) -> Result<()> {
         let now: Batch = client.send(client.get(&["batches", &self.told.bid.to_string()])).await?;
         let (jobs, state) = (now.line.jobs, now.line.state.name());
