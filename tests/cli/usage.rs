@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use ingest_steps::digest::{Algorithm, Digests};
+use serde_json::json;
 
 use crate::kit::TestNode;
 use crate::ran::{Ran, command, run};
@@ -56,6 +57,16 @@ async fn a_node_that_is_not_there_is_told_with_what_to_do() {
     ran.complains(&["is not understood", "is it a node"]);
 }
 
+impl TestNode {
+    /// A batch in somebody's name.
+    async fn submit_for(&self, submitter: &str) -> String {
+        let url = self.files.put("/theirs.txt", "theirs");
+        let body =
+            json!({"profile": "test_content", "submitter": submitter, "payload_url": url, "type": "file"});
+        self.post("/api/v1/batches", body).await.is(201).json["bid"].as_str().unwrap().to_owned()
+    }
+}
+
 #[tokio::test]
 async fn a_token_decides_what_may_be_done_and_is_never_shown() {
     let mut tokens = Vec::new();
@@ -88,6 +99,18 @@ async fn a_token_decides_what_may_be_done_and_is_never_shown() {
             .await;
     mine.is(0).says(&["is handed over"]);
     with("hunter2-ann", &["batch", "list"]).await.is(0).says(&["ann", "completed"]);
+
+    // A depositor keeps the record of its own batches, and of nobody else's.
+    let own = node.get("/api/v1/batches").await.json["batches"][0]["bid"].as_str().unwrap().to_owned();
+    with("hunter2-ann", &["export", &own]).await.is(0);
+    let others = node.submit_for("bob").await;
+    with("hunter2-ann", &["export", &others, "-o", "others.zip"]).await.is(10);
+    assert!(!node.dir.path().join("others.zip").exists());
+    for command in [&["fsck"][..], &["audit", "--all"]] {
+        with("hunter2-ann", command).await.is(9).complains(&["operator"]);
+        with("hunter2-olga", command).await.is(0);
+    }
+    with("hunter2-olga", &["fsck", "--repair"]).await.is(9).complains(&["admin"]);
 
     std::fs::write(node.dir.path().join("token"), "hunter2-root\n").unwrap();
     node.cli(&["pause", "--token-file", "token"]).await.is(0);

@@ -125,6 +125,6 @@ mod tests {
             assert_eq!(letters(&lines.concat()), letters(text), "{columns}");
         }
         assert_eq!(wrapped(text, None, "  "), [text]);
-        assert_eq!(wrapped("  a b", Some(3), ""), ["  a", "  b"].map(str::to_owned)[..]);
+        assert_eq!(wrapped("  aa bb", Some(6), ""), ["  aa", "  bb"]);
     }
 }
