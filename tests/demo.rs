@@ -1,65 +1,150 @@
-//! `ingestd demo`, as a new user runs it.
+//! `ingestd demo`, as a new user runs it, and what it leaves, looked at from outside.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-use std::process::{Command, Output};
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use rocfl::ocfl::ValidationResult as _;
+use rustix::process::{Pid, Signal, kill_process};
 
 fn demo(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_ingestd")).arg("demo").args(arguments).output().unwrap()
 }
 
-/// The end of the demo tells what was seen, so each of these is a promise that was kept.
+fn both(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// Each line of the story is what the node has answered.
 fn tells_the_story(output: &Output) {
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    let text = both(output);
+    assert!(output.status.success(), "{text}");
     for line in [
-        "node-b is refused:",
-        "the node exists already",
-        "its lock went with its session",
-        "refused as a whole:",
-        "operation 0 of the multi",
-        "the node has another version",
-        "node-b has completed it: completed",
-        "64 side by side:",
-        "is answered with bid0000000000",
-        "fsck, before anybody has tidied up: clean",
-        "is now failed (11 completed, 1 failed; report bid0000000000-1)",
-        "is now completed (12 completed, 0 failed; report bid0000000000-2)",
-        "and cleaned up: 12 jobs, and the batch",
+        "bid0000000006  a manifest of single files",
+        "7 reports in",
+        "Objects: 2 completed, 1 failed",
+        "10 objects are stored",
+        "is requeued: failed → downloading",
+        "Completed since the last report (1)",
+        "Objects: 3 completed, 0 failed",
+        "11 objects are stored",
     ] {
         assert!(text.contains(line), "{line:?} is missing in\n{text}");
     }
 }
 
+fn mails(dir: &Path) -> BTreeSet<String> {
+    let entries = std::fs::read_dir(dir.join("outbox")).unwrap();
+    let texts = entries.map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap());
+    texts.map(|text| text.lines().next().unwrap().to_owned()).collect()
+}
+
 #[test]
-fn the_demo_runs_with_nothing_but_itself() {
-    let output = demo(&["--once"]);
+fn the_demo_runs_with_nothing_but_itself_and_what_it_stored_is_valid() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("here");
+    let output = demo(&["--once", "--dir", place.to_str().unwrap()]);
     tells_the_story(&output);
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        text.contains("the store is in use") && text.contains("/kept is still \"what was acknowledged\""),
-        "{text}"
-    );
+    let mails = mails(&place);
+    assert_eq!(mails.len(), 8, "{mails:?}");
+    assert!(mails.contains("Message-ID: <bid0000000006-2@localhost>"), "{mails:?}");
+    let storage = rocfl::ocfl::OcflRepo::fs_repo(place.join("storage"), None).unwrap();
+    let mut validated = storage.validate_repo(true).unwrap();
+    assert!(validated.storage_root_result().errors().is_empty());
+    let mut objects = 0;
+    for object in &mut validated {
+        let object = object.unwrap();
+        assert!(object.errors().is_empty(), "{:?}", object.errors());
+        objects += 1;
+    }
+    assert_eq!(objects, 11);
+    let tree = place.join("tree");
+    let fsck = Command::new(env!("CARGO_BIN_EXE_ingestd"))
+        .args(["fsck", "--embedded", tree.to_str().unwrap()])
+        .output()
+        .unwrap();
+    assert!(fsck.status.success(), "{}", both(&fsck));
+    let work = std::fs::read_dir(place.join("work")).unwrap().flatten();
+    let left: Vec<_> =
+        work.map(|entry| entry.file_name()).filter(|name| !name.to_string_lossy().starts_with('.')).collect();
+    assert!(left.is_empty(), "{left:?}");
+    let again = demo(&["--once", "--dir", place.to_str().unwrap()]);
+    assert!(again.status.code() == Some(1) && both(&again).contains("it is not empty"), "{}", both(&again));
+}
+
+#[test]
+fn with_one_byte_of_a_sample_altered_it_tells_another_story() {
+    let dir = tempfile::tempdir().unwrap();
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cli/demo/samples");
+    for entry in std::fs::read_dir(shipped).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), dir.path().join(entry.file_name())).unwrap();
+    }
+    let sample = dir.path().join("letter.txt");
+    let mut bytes = std::fs::read(&sample).unwrap();
+    bytes[7] ^= 1;
+    std::fs::write(&sample, bytes).unwrap();
+    let output = demo(&["--once", "--samples", dir.path().to_str().unwrap()]);
+    let text = both(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("bid0000000003 should have completed, and is failed"), "{text}");
 }
 
 #[tokio::test]
-async fn the_demo_tells_the_same_story_on_a_zookeeper_server_and_leaves_nothing_behind() {
-    let connect = ingest_harness::shared_connect_string_with_chroot().await;
-    let runs = tokio::task::spawn_blocking(move || {
-        [demo(&["--zookeeper", &connect]), demo(&["--zookeeper", &connect])]
-    });
-    // A second run would be refused by what the first had left.
-    for output in runs.await.unwrap() {
-        tells_the_story(&output);
+async fn the_demo_stays_until_it_is_told_to_end_and_takes_everything_with_it() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_ingestd"))
+        .arg("demo")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let (mut address, mut dir) = (String::new(), String::new());
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    for line in lines.by_ref() {
+        let line = line.unwrap();
+        if let Some(found) = line.strip_prefix("Its dashboard: ") {
+            found.clone_into(&mut address);
+        }
+        if let Some(found) = line.strip_prefix("The node runs in ") {
+            found.split(';').next().unwrap().clone_into(&mut dir);
+        }
+        if line.ends_with("Ctrl-C ends it.") {
+            break;
+        }
     }
+    let counts: serde_json::Value =
+        reqwest::get(format!("{address}api/v1/states/counts")).await.unwrap().json().await.unwrap();
+    assert_eq!(
+        (&counts["jobs"]["completed"], &counts["jobs"]["failed"]),
+        (&11.into(), &0.into()),
+        "{counts}"
+    );
+    assert!(Path::new(&dir).join("storage").is_dir());
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
+    for line in lines {
+        line.unwrap();
+    }
+    assert!(child.wait().unwrap().success());
+    assert!(!Path::new(&dir).exists(), "{dir} is left");
+    assert!(reqwest::get(format!("{address}healthz")).await.is_err(), "the node is left");
+}
+
+#[tokio::test]
+async fn the_demo_tells_the_same_story_on_a_zookeeper_server() {
+    let connect = ingest_harness::shared_connect_string_with_chroot().await;
+    let run = tokio::task::spawn_blocking(move || demo(&["--once", "--zookeeper", &connect]));
+    tells_the_story(&run.await.unwrap());
 }
 
 #[test]
 fn a_demo_without_its_server_fails_with_the_reason() {
-    let output = demo(&["--zookeeper", "127.0.0.1:port"]);
+    let output = demo(&["--once", "--zookeeper", "127.0.0.1:port"]);
     assert_eq!(output.status.code(), Some(1));
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(text.contains("\"port\" is not a port"), "{text}");
+    assert!(both(&output).contains("\"port\" is not a port"), "{}", both(&output));
 }
 
 #[test]

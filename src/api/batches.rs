@@ -188,7 +188,8 @@ pub(crate) async fn report(
     let about = About { bid, submission: &submission, profile: &profile };
     let draft = ReportDraft {
         bid,
-        is_update: report.number > 1,
+        // All of it, and not what was new in it: what the one before it said is not kept.
+        is_update: false,
         sent: report.last_modified,
         newly_successful: report.successful_jobs.iter().map(|job| job.jid).collect(),
         newly_deleted: report.deleted_jobs.iter().map(|job| job.jid).collect(),

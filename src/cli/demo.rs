@@ -8,6 +8,7 @@
 //! **When things break.** The reason is the last line, and the node's log is named. The node ends with the demo.
 
 mod deposits;
+mod mail;
 mod node;
 mod samples;
 mod source;

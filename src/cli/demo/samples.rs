@@ -88,7 +88,8 @@ mod tests {
         let samples = Samples::load(None).unwrap();
         let mut count = 0;
         for (name, bytes) in samples.files() {
-            let found: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+            let hex: Vec<String> = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+            let found = hex.concat();
             assert_eq!(found, samples.digest(name).unwrap(), "{name}");
             assert_ne!(with_one_byte_altered(bytes), bytes);
             count += 1;

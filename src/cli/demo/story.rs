@@ -10,6 +10,7 @@ use ingest_queue::states::{BatchState, JobState, States as _};
 
 use self::bars::Bars;
 use super::deposits::{self, Deposit};
+use super::mail;
 use super::samples::{DAMAGED, Samples};
 use super::source::Source;
 use crate::api::wire::{Batch, BatchActed, JobActed, JobLine, JobPage, Submitted};
@@ -41,7 +42,7 @@ impl Story<'_> {
         title("The node works")?;
         let ended = Bars::new(&self.client, &batches).until_ended().await?;
         let failed = self.as_expected(&ended)?;
-        self.reports(&batches, failed).await?;
+        self.reports(&batches, failed)?;
         self.objects(10).await?;
         self.repair(samples, source, failed).await?;
         self.objects(11).await?;
@@ -54,7 +55,8 @@ impl Story<'_> {
 
     pub(super) fn farewell(&self) -> Result<()> {
         let what = if self.kept { "Everything is left in" } else { "The node has ended; with it goes" };
-        say(&format!("\n{what} {}.", self.dir.display()))
+        say("")?;
+        say(&format!("{what} {}.", self.dir.display()))
     }
 
     async fn submit(&self, deposits: &[Deposit]) -> Result<Vec<Told>> {
@@ -94,7 +96,7 @@ impl Story<'_> {
         Ok(last.line.bid)
     }
 
-    async fn reports(&self, batches: &[Told], failed: Bid) -> Result<()> {
+    fn reports(&self, batches: &[Told], failed: Bid) -> Result<()> {
         let mails = std::fs::read_dir(self.dir.join("outbox")).map_or(0, Iterator::count);
         title("What the depositor is told")?;
         say(&format!(
@@ -102,13 +104,16 @@ impl Story<'_> {
             self.dir.join("outbox").display()
         ))?;
         ensure!(mails == batches.len(), "there should be {} reports", batches.len());
-        self.report(failed).await
+        self.report(failed, 1)
     }
 
-    async fn report(&self, bid: Bid) -> Result<()> {
-        let ask = self.client.get(&["batches", &bid.to_string(), "report"]).with("format", Some("text"));
-        let text = self.client.answer(ask).await?.text().await?;
-        let quoted: Vec<String> = text.trim_end().lines().map(|line| format!("  | {line}")).collect();
+    /// The mail, as it lies in the outbox.
+    fn report(&self, bid: Bid, number: u32) -> Result<()> {
+        let mail = self.dir.join(format!("outbox/{bid}-{number}@localhost.eml"));
+        let message =
+            std::fs::read_to_string(&mail).with_context(|| format!("the report {}", mail.display()))?;
+        let text = mail::text(&message).with_context(|| format!("{} has no text", mail.display()))?;
+        let quoted: Vec<String> = text.lines().map(|line| format!("  | {line}")).collect();
         Screen::stdout().text(&quoted.join("\n"))
     }
 
@@ -128,8 +133,8 @@ impl Story<'_> {
         let server = self.client.server();
         say(&format!("They lie in {}, an OCFL repository. To look at them:", storage.display()))?;
         say(&format!("  find {} -type f", storage.display()))?;
-        say(&format!("  ingestd --server {server} job list"))?;
-        say(&format!("  ingestd --server {server} access get {ark} --output object.zip"))
+        say(&format!("  ingestd job list --server {server}"))?;
+        say(&format!("  ingestd access submit {ark} --server {server}"))
     }
 
     /// The source is repaired, the job requeued, the depositor told.
@@ -162,7 +167,7 @@ impl Story<'_> {
             Bars::new(&self.client, &told).until(|batch| batch.line.state == BatchState::Completed).await?;
         ensure!(batch.len() == 1, "the batch is gone");
         title("What the depositor is told now")?;
-        self.report(failed).await
+        self.report(failed, 2)
     }
 
     async fn jobs(&self, batch: Option<Bid>, state: JobState) -> Result<Vec<JobLine>> {
