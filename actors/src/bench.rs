@@ -169,8 +169,11 @@ mod tests {
         let ((), ()) = tokio::join!(here.room_in(&there), async { here.put(first) });
         let busy = [there.take().unwrap(), there.take().unwrap()];
         assert!(here.room_in(&there).now_or_never().is_none());
-        let ((), ()) =
-            tokio::join!(here.room_in(&there), async { busy.into_iter().for_each(|seat| there.put(seat)) });
+        let ((), ()) = tokio::join!(here.room_in(&there), async {
+            for seat in busy {
+                there.put(seat);
+            }
+        });
     }
 
     #[tokio::test]
