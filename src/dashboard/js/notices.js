@@ -1,0 +1,52 @@
+// What people are told: that something was done, and what went wrong.
+
+import { h, icon } from "./dom.js";
+import { Problem } from "./api.js";
+
+const done = h("div.notices", { role: "status", "aria-live": "polite" });
+const wrong = h("div.notices.wrong", { role: "alert" });
+const region = h("section.notice-region", { "aria-label": "Messages" }, wrong, done);
+
+export function noticeRegion() {
+  return region;
+}
+
+function show(place, notice, time) {
+  const button = h("button.plain", { type: "button", "aria-label": "Dismiss this message", onclick: () => notice.remove() },
+    icon("close"));
+  notice.append(button);
+  place.append(notice);
+  while (place.children.length > 4) {
+    place.firstElementChild.remove();
+  }
+  if (time) {
+    setTimeout(() => notice.remove(), time);
+  }
+}
+
+/** Something was done. */
+export function told(text) {
+  show(done, h("div.notice.is-completed", icon("completed"), h("p", text)), 8_000);
+}
+
+/** Something was not done. It stays until it is dismissed. */
+export function failed(error, what) {
+  if (error?.name === "AbortError") {
+    return;
+  }
+  const body = h("div", what ? h("p.what", what) : null, problem(error));
+  show(wrong, h("div.notice.is-failed", icon("failed"), body));
+}
+
+/** A problem as people can read it: what it is, every part of it, and what to do. */
+export function problem(error) {
+  if (!(error instanceof Problem)) {
+    return h("div.problem", h("p", h("strong", "The page has failed")), h("p", String(error?.message ?? error)));
+  }
+  const parts = error.problems.map(({ field, message }) => h("li", field ? h("code", field) : null, field ? ": " : "", message));
+  return h("div.problem",
+    h("p", h("strong", error.title)),
+    parts.length > 0 ? h("ul", parts) : error.detail ? h("p", error.detail) : null,
+    error.advice ? h("p.advice", error.advice) : null,
+    error.instance ? h("p.advice", "Instance: ", h("code", error.instance)) : null);
+}

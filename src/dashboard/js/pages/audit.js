@@ -1,0 +1,23 @@
+// Who has changed what, the newest first.
+
+import { h } from "../dom.js";
+import * as api from "../api.js";
+import { table, text, when } from "../table.js";
+
+export function audit(view) {
+  const list = table({
+    caption: "Changes",
+    keyOf: ({ at, what, who, from }) => `${at} ${who} ${from} ${what}`,
+    empty: "Nothing was changed yet.",
+    columns: [
+      { title: "When", cell: ({ at }) => when(at) },
+      { title: "Who", cell: ({ who, role }) => [text(who), h("span.hint", role)] },
+      { title: "From", cell: ({ from }) => text(from) },
+      { title: "What", cell: ({ what }) => h("code.text", what), isWide: true },
+      { title: "Answer", cell: ({ status }) => status, isNumber: true },
+    ],
+  });
+  view.content.append(list.element, h("p.hint", "The latest 200."));
+  const reader = view.reads(async (signal) => list.show((await api.get("/audit?limit=200", signal)).entries), { pause: 2_000 });
+  view.actions.append(h("button", { type: "button", onclick: () => reader.now() }, "Read again"));
+}
