@@ -5,8 +5,8 @@
 //! has to look into. A few reads are under way at a time, however long the page. Counts per state are
 //! one `exists` each.
 //!
-//! **Pages are in the order of ids**, and a cursor is the place after an id: a job that is there all the
-//! time is shown once, whatever comes, goes or changes its priority between two pages. A page can be
+//! **Pages are in the order of ids**, or the other way round with `newest_first`, and a cursor is the place
+//! after an id in that order: a job that is there all the time is shown once, whatever comes, goes or changes its priority between two pages. A page can be
 //! short, even empty, before the end: a filter that rarely matches is interrupted after [`MAX_LOOKS`].
 //! The end is a page without `next`.
 //!
@@ -65,11 +65,14 @@ pub struct PageRequest {
     /// The `next` of the page before; the first page without.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
+    /// From the highest id down: what was created last comes first.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub newest_first: bool,
 }
 
 impl Default for PageRequest {
     fn default() -> Self {
-        Self { limit: 50, after: None }
+        Self { limit: 50, after: None, newest_first: false }
     }
 }
 
@@ -215,7 +218,8 @@ mod tests {
     #[test]
     fn a_page_request_is_checked() {
         let read = |limit, after: Option<&str>| {
-            PageRequest { limit, after: after.map(str::to_owned) }.read::<crate::ids::Jid>()
+            PageRequest { limit, after: after.map(str::to_owned), ..PageRequest::default() }
+                .read::<crate::ids::Jid>()
         };
         assert!(read(50, Some("jid0000000007")).is_ok());
         assert!(read(0, None).unwrap_err().to_string().contains("1 to 1000"));

@@ -56,7 +56,7 @@ impl Queue {
             collection: Some(mnemonic.to_owned()),
             ..BatchFilter::default()
         };
-        let mut page = PageRequest { limit: list::MAX_LIMIT, after: None };
+        let mut page = PageRequest { limit: list::MAX_LIMIT, ..PageRequest::default() };
         let mut held = Vec::new();
         loop {
             let found = list::batches(&self.session, &filter, &page).await?;

@@ -79,7 +79,7 @@ pub struct Expanded {
 /// A page of the batches that a filter selects.
 pub async fn batches(session: &Session, filter: &BatchFilter, page: &PageRequest) -> Result<Page<BatchLine>> {
     let (limit, after) = page.read()?;
-    let candidates = candidates::batches(session, after).await?;
+    let candidates = candidates::batches(session, after, page.newest_first).await?;
     let look = |bid| look(session, filter, bid);
     let mut page = turn(&candidates.ids, limit, width(session), look).await?;
     page.unreadable.splice(0..0, candidates.bad);

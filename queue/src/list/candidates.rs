@@ -52,20 +52,28 @@ impl<I: Ord> Candidates<I> {
     }
 
     /// In order, each once, and only those after an id; what is no id belongs to the beginning.
-    fn after(mut self, after: Option<I>) -> Self {
+    fn after(mut self, after: Option<I>, newest_first: bool) -> Self {
         if let Some(after) = after {
-            self.ids.retain(|id| *id > after);
+            self.ids.retain(|id| if newest_first { *id < after } else { *id > after });
             self.bad.clear();
         }
         self.ids.sort_unstable();
         self.ids.dedup();
+        if newest_first {
+            self.ids.reverse();
+        }
         self.bad.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         self
     }
 }
 
 /// The jobs that may match.
-pub(super) async fn jobs(session: &Session, filter: &Filter, after: Option<Jid>) -> Result<Candidates<Jid>> {
+pub(super) async fn jobs(
+    session: &Session,
+    filter: &Filter,
+    after: Option<Jid>,
+    newest_first: bool,
+) -> Result<Candidates<Jid>> {
     let mut candidates = Candidates::new();
     if let Some(bid) = filter.batch {
         let mut there = false;
@@ -87,7 +95,7 @@ pub(super) async fn jobs(session: &Session, filter: &Filter, after: Option<Jid>)
             candidates.add(session, &map::queue(state), read).await?;
         }
     }
-    Ok(candidates.after(after))
+    Ok(candidates.after(after, newest_first))
 }
 
 fn wants(filter: &Filter, list: BatchList) -> bool {
@@ -95,10 +103,14 @@ fn wants(filter: &Filter, list: BatchList) -> bool {
 }
 
 /// All batches.
-pub(super) async fn batches(session: &Session, after: Option<Bid>) -> Result<Candidates<Bid>> {
+pub(super) async fn batches(
+    session: &Session,
+    after: Option<Bid>,
+    newest_first: bool,
+) -> Result<Candidates<Bid>> {
     let mut candidates = Candidates::new();
     candidates.add(session, map::BATCHES, Bid::from_str).await?;
-    Ok(candidates.after(after))
+    Ok(candidates.after(after, newest_first))
 }
 
 /// The names in a directory; `None` if it is not there.

@@ -63,7 +63,7 @@ impl JobLine {
 /// its batch, as long as the filter asks for none.
 pub async fn jobs(session: &Session, filter: &Filter, page: &PageRequest) -> Result<Page<JobLine>> {
     let (limit, after) = page.read()?;
-    let candidates = candidates::jobs(session, filter, after).await?;
+    let candidates = candidates::jobs(session, filter, after, page.newest_first).await?;
     let look = |jid| look(session, filter, jid);
     let mut page = turn(&candidates.ids, limit, width(session), look).await?;
     page.unreadable.splice(0..0, candidates.bad);

@@ -45,7 +45,7 @@ pub struct Walk<'a> {
 
 /// Begins a walk, after an id if one is given.
 pub async fn walk<'a>(session: &'a Session, filter: &'a Filter, after: Option<Jid>) -> Result<Walk<'a>> {
-    let candidates = candidates::jobs(session, filter, after).await?;
+    let candidates = candidates::jobs(session, filter, after, false).await?;
     Ok(Walk { session, filter, ids: candidates.ids.into_iter(), bad: candidates.bad })
 }
 

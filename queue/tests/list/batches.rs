@@ -13,6 +13,7 @@ on_both_engines!(
     a_line_shows_the_whole_batch,
     every_field_of_the_filter_selects_batches,
     pages_of_batches_are_stable_while_they_come,
+    the_newest_batches_come_first_if_asked_for_and_new_ones_do_not_disturb_the_pages,
     the_held_jobs_of_a_batch_are_counted_when_asked_for,
 );
 
@@ -106,7 +107,7 @@ async fn pages_of_batches_are_stable_while_they_come(tree: &Tree) {
         Batch::new(number, BatchState::Pending).plant(&session).await;
     }
     let page = async |after| {
-        let page = PageRequest { limit: 2, after };
+        let page = PageRequest { limit: 2, after, ..PageRequest::default() };
         let page = list::batches(&session, &BatchFilter::default(), &page).await.unwrap();
         (page.lines.iter().map(|line| line.bid.number()).collect::<Vec<_>>(), page.next)
     };
@@ -114,6 +115,25 @@ async fn pages_of_batches_are_stable_while_they_come(tree: &Tree) {
     Batch::new(3, BatchState::Pending).plant(&session).await;
     let (second, end) = page(next).await;
     assert_eq!((first, second, end), (vec![0, 1], vec![2, 3], None));
+}
+
+async fn the_newest_batches_come_first_if_asked_for_and_new_ones_do_not_disturb_the_pages(tree: &Tree) {
+    let session = tree.session().await;
+    ground(&session).await;
+    for number in 0..5 {
+        Batch::new(number, BatchState::Pending).plant(&session).await;
+    }
+    let page = async |after| {
+        let page = PageRequest { limit: 2, after, newest_first: true };
+        let page = list::batches(&session, &BatchFilter::default(), &page).await.unwrap();
+        (page.lines.iter().map(|line| line.bid.number()).collect::<Vec<_>>(), page.next, page.left)
+    };
+    let (first, next, left) = page(None).await;
+    assert_eq!((first, left), (vec![4, 3], 3));
+    Batch::new(5, BatchState::Pending).plant(&session).await;
+    let (second, next, _) = page(next).await;
+    let (third, end, left) = page(next).await;
+    assert_eq!((second, third, end, left), (vec![2, 1], vec![0], None, 0));
 }
 
 async fn the_held_jobs_of_a_batch_are_counted_when_asked_for(tree: &Tree) {

@@ -22,7 +22,7 @@ async fn counting() -> (TempDir, Faulty, Session) {
 #[tokio::test]
 async fn a_page_costs_the_same_whether_hundreds_or_thousands_wait() {
     let (_dir, calls, session) = counting().await;
-    let page = PageRequest { limit: 50, after: None };
+    let page = PageRequest::default();
     let filters = [Filter::default(), Filter { states: vec![JobState::Pending], ..Filter::default() }];
     let cost = async |filter| {
         let before = calls.calls();

@@ -12,6 +12,7 @@ on_both_engines!(
     a_job_that_stays_is_shown_once_while_others_come_and_go,
     a_job_that_changes_its_priority_between_pages_is_neither_shown_twice_nor_skipped,
     a_job_that_leaves_the_state_is_not_shown_on_a_later_page,
+    the_newest_jobs_come_first_if_asked_for,
     a_walk_meets_every_job_once,
     a_listing_can_run_in_a_task_of_its_own,
 );
@@ -21,7 +22,7 @@ fn of(state: JobState) -> Filter {
 }
 
 async fn page(session: &Session, filter: &Filter, after: Option<String>) -> Page<JobLine> {
-    list::jobs(session, filter, &PageRequest { limit: 4, after }).await.unwrap()
+    list::jobs(session, filter, &PageRequest { limit: 4, after, ..PageRequest::default() }).await.unwrap()
 }
 
 fn numbers(page: &Page<JobLine>) -> Vec<u32> {
@@ -40,6 +41,20 @@ async fn pages_follow_each_other_in_the_order_of_ids_until_the_end(tree: &Tree) 
         assert_eq!(numbers(&second), [4, 5, 6, 7]);
         assert_eq!(numbers(&third), [8, 9]);
         assert_eq!((third.next, third.left, first.unreadable.len()), (None, 0, 0));
+    }
+}
+
+async fn the_newest_jobs_come_first_if_asked_for(tree: &Tree) {
+    let session = tree.session().await;
+    ground(&session).await;
+    plant(&session, &alike(0..6, JobState::Failed)).await;
+    for filter in [Filter::default(), of(JobState::Failed)] {
+        let mut request = PageRequest { limit: 4, newest_first: true, after: None };
+        let first = list::jobs(&session, &filter, &request).await.unwrap();
+        request.after.clone_from(&first.next);
+        let second = list::jobs(&session, &filter, &request).await.unwrap();
+        assert_eq!((numbers(&first), numbers(&second)), (vec![5, 4, 3, 2], vec![1, 0]));
+        assert_eq!((first.left, second.next, second.left), (2, None, 0));
     }
 }
 

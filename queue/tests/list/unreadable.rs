@@ -80,11 +80,11 @@ async fn names_that_are_no_ids_are_reported_once(tree: &Tree) {
     let (jobs, bad) = listed(&session, Filter::default()).await;
     assert_eq!((jobs, bad), (vec![0, 1, 2], vec!["/jobs/readme".to_owned()]));
     let filter = Filter { states: vec![JobState::Failed], ..Filter::default() };
-    let first = PageRequest { limit: 2, after: None };
+    let first = PageRequest { limit: 2, ..PageRequest::default() };
     let first = list::jobs(&session, &filter, &first).await.unwrap();
     let bad: Vec<_> = first.unreadable.iter().map(|bad| bad.path.as_str()).collect();
     assert_eq!(bad, ["/jobs/states/failed/100-jid0000000001", "/jobs/states/failed/x"]);
-    let second = PageRequest { limit: 2, after: first.next };
+    let second = PageRequest { limit: 2, after: first.next, ..PageRequest::default() };
     let second = list::jobs(&session, &filter, &second).await.unwrap();
     assert_eq!((second.lines.len(), second.unreadable.len()), (1, 0));
 }

@@ -32,6 +32,8 @@ export function open(title, build, { wide = false } = {}) {
     });
     document.body.append(dialog);
     dialog.showModal();
+    // To the first thing to fill in; where nothing is asked, not to what cannot be undone.
+    dialog.querySelector("input:not([type=checkbox]), select, textarea, footer button")?.focus();
   });
 }
 

@@ -88,7 +88,12 @@ export function submit(view) {
     } catch (error) {
       fill(wrong, h("div.callout.is-failed", icon("failed"), problem(error)));
       for (const { field: name } of error.problems ?? []) {
-        form.elements[SAME[name] ?? name]?.setAttribute?.("aria-invalid", "true");
+        const control = form.elements[SAME[name] ?? name];
+        control?.setAttribute?.("aria-invalid", "true");
+        const folded = control?.closest?.("details");
+        if (folded) {
+          folded.open = true;
+        }
       }
       form.querySelector("[aria-invalid]")?.focus();
     }
