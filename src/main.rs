@@ -4,6 +4,7 @@
 //! |---|---|
 //! | the commands, one a file | [`cli`] |
 //! | the HTTP API | [`api`] |
+//! | the dashboard | [`dashboard`] |
 //! | the configuration: read, judged, shown | [`config`] |
 //! | changes of it on the disk | [`changes`] |
 //! | the logs | [`logs`] |
@@ -13,6 +14,7 @@ mod api;
 mod changes;
 mod cli;
 mod config;
+mod dashboard;
 mod logs;
 mod systemd;
 

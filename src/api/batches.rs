@@ -44,6 +44,16 @@ pub(crate) struct BatchParams {
     limit: Option<usize>,
     /// The `next` of the page before.
     after: Option<String>,
+    /// `oldest` (the default) or `newest`: which come first.
+    order: Option<Order>,
+}
+
+/// Which come first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Order {
+    Oldest,
+    Newest,
 }
 
 #[utoipa::path(get, path = "/api/v1/batches", tag = "batches", params(BatchParams), responses(
@@ -64,7 +74,7 @@ pub(crate) async fn list(
         newer_than: read::one("newer_than", params.newer_than.as_deref())?,
         text: params.text,
     };
-    let page = page_of(params.limit, params.after);
+    let page = page_of(params.limit, params.after, params.order);
     let queue = app.queue().await?;
     let found = list::batches(queue.session(), &filter, &page).await?;
     Ok(Json(BatchPage {
@@ -75,9 +85,13 @@ pub(crate) async fn list(
     }))
 }
 
-pub(crate) fn page_of(limit: Option<usize>, after: Option<String>) -> PageRequest {
+pub(crate) fn page_of(limit: Option<usize>, after: Option<String>, order: Option<Order>) -> PageRequest {
     let default = PageRequest::default();
-    PageRequest { limit: limit.unwrap_or(default.limit), after: after.filter(|after| !after.is_empty()) }
+    PageRequest {
+        limit: limit.unwrap_or(default.limit),
+        after: after.filter(|after| !after.is_empty()),
+        newest_first: order == Some(Order::Newest),
+    }
 }
 
 /// A depositor sees its own, and nobody else's by asking for them.

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::app::App;
-use super::batches::{DeleteParams, only, page_of};
+use super::batches::{DeleteParams, Order, only, page_of};
 use super::caller::{Admin, Caller, Depositor, Operator};
 use super::problem::{Answer, Refusal};
 use super::read::{self, Body, Params};
@@ -55,6 +55,8 @@ pub(crate) struct JobParams {
     limit: Option<usize>,
     /// The `next` of the page before.
     after: Option<String>,
+    /// `oldest` (the default) or `newest`: which come first.
+    order: Option<Order>,
 }
 
 impl JobParams {
@@ -85,7 +87,8 @@ pub(crate) async fn list(
 ) -> Answer<Json<JobPage>> {
     let filter = params.filter(&caller)?;
     let queue = app.queue().await?;
-    let found = list::jobs(queue.session(), &filter, &page_of(params.limit, params.after)).await?;
+    let found =
+        list::jobs(queue.session(), &filter, &page_of(params.limit, params.after, params.order)).await?;
     Ok(Json(JobPage {
         jobs: found.lines.into_iter().map(shown::job_line).collect(),
         next: found.next,
@@ -112,7 +115,7 @@ pub(crate) async fn reasons(
     let mut groups: HashMap<String, ReasonGroup> = HashMap::new();
     let (mut looked_at, mut after) = (0, None);
     let left = loop {
-        let page = PageRequest { limit: list::MAX_LIMIT, after };
+        let page = PageRequest { limit: list::MAX_LIMIT, after, ..PageRequest::default() };
         let found = list::jobs(queue.session(), &filter, &page).await?;
         looked_at += found.looked_at;
         for line in found.lines {

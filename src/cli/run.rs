@@ -23,6 +23,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::api;
 use crate::changes::Changes;
 use crate::config::{self, Environment, Loaded};
+use crate::dashboard;
 use crate::logs::{self, LogHandle};
 use crate::systemd::Systemd;
 
@@ -77,7 +78,7 @@ impl Run {
         let systemd = Systemd::of_process();
         let address = bound.urls().public().to_string();
         let (end, ending) = tokio::sync::oneshot::channel::<()>();
-        let serving = tokio::spawn(bound.serve(node.clone(), axum::Router::new(), async {
+        let serving = tokio::spawn(bound.serve(node.clone(), dashboard::router(), async {
             // Told, or nobody is left to tell.
             let _ = ending.await;
         }));
