@@ -1,0 +1,253 @@
+//! What people do, by clicks and keys; and what the node says came of it.
+
+use ingest_harness::eventually;
+use reqwest::Method;
+use serde_json::json;
+use std::time::Duration;
+use tokio::net::TcpListener;
+
+use super::browser::{Browser, ENTER};
+use super::kit::TestNode;
+
+/// Answers the batch.
+pub(crate) async fn a_file_is_submitted_and_watched_until_it_is_completed(
+    node: &TestNode,
+    browser: &Browser,
+) -> String {
+    let file = node.dir.path().join("map.txt");
+    std::fs::write(&file, "a map").unwrap();
+    browser.open("").await;
+    browser.click("Submit").await;
+    browser.quiet().await;
+    let upload = browser.labelled("File").await;
+    browser.send(&upload, file.to_str().unwrap()).await;
+    browser.fill("Submitter", "ann").await;
+    browser.click("Describe it").await;
+    browser.fill("Title", "A map of the island").await;
+    browser.click_css("form.submit [type=submit]").await;
+    // It leads to the batch, and nobody reloads anything from here on.
+    browser.until("the batch's page", "return location.hash.startsWith('#/batch/bid')").await;
+    let address = browser.look("return location.hash").await;
+    let bid = address.as_str().unwrap().trim_start_matches("#/batch/").to_owned();
+    browser
+        .until("a completed batch", "return document.querySelector('.headline .is-completed') !== null")
+        .await;
+    browser.page_shows("1 of 1").await;
+    browser.page_shows("Report 1").await;
+    browser.until("a completed job", "return document.querySelector('tbody .is-completed') !== null").await;
+    let batch = node.batch_is(&bid, "completed").await;
+    assert_eq!((&batch["submitter"], &batch["report"]["completed"]), (&json!("ann"), &json!(1)), "{batch}");
+    let job = node.get(&format!("jobs/{}", node.job_of(&bid).await)).await;
+    assert_eq!(job["metadata"]["erc_what"], "A map of the island", "{job}");
+    browser.click("Pipeline").await;
+    let count = "return document.querySelector('[data-state=completed] strong').textContent === '1'";
+    browser.until("the job among the completed", count).await;
+    bid
+}
+
+pub(crate) async fn a_queue_and_a_job_are_held_and_released(node: &TestNode, browser: &Browser) {
+    browser.open("holds").await;
+    browser.click("Hold Ingest").await;
+    browser.fill("Reason", "a look first").await;
+    browser.click("Hold").await;
+    browser.page_shows("a look first").await;
+    let holds = node.get("holds").await;
+    assert_eq!(
+        (&holds["queues"][0]["name"], &holds["queues"][0]["why"]),
+        (&json!("ingest"), &json!("a look first"))
+    );
+
+    let url = node.files.put("/late.txt", "it can wait");
+    let bid = node.submit(url.as_str(), json!({})).await;
+    let jid = node.job_of(&bid).await;
+    browser.open(&format!("job/{jid}")).await;
+    // By keys alone: the dialog opens with the focus in it, and Enter confirms.
+    browser.until("a button that holds", "return [...document.querySelectorAll('.actions button')].some(({textContent}) => textContent === 'Hold…')").await;
+    focus(browser, "Hold…").await;
+    browser.press([ENTER]).await;
+    browser.css("dialog[open]").await;
+    browser.press("rights are unclear".chars()).await;
+    browser.press([ENTER]).await;
+    let job = node.job_is(&jid, "held").await;
+    assert!(job["status"]["message"].as_str().unwrap().contains("rights are unclear"), "{job}");
+    browser.until("a held job", "return document.querySelector('.headline .is-held') !== null").await;
+    browser
+        .until("a history with the hold", "return document.querySelector('.history .is-held') !== null")
+        .await;
+
+    browser.click("Release…").await;
+    browser.click("Release").await;
+    node.job_is(&jid, "pending").await;
+    browser.until("a released job", "return document.querySelector('.headline .is-held') === null").await;
+    browser.click("Priority…").await;
+    browser.fill("Priority", "7").await;
+    browser.click("Set the priority").await;
+    node.says(&format!("jobs/{jid}"), "another priority", |job| job["priority"] == 7).await;
+
+    browser.open("holds").await;
+    browser.click("Lift the hold of Ingest").await;
+    browser.click("Lift").await;
+    node.says("holds", "no hold", |holds| holds["queues"] == json!([])).await;
+    node.batch_is(&bid, "completed").await;
+}
+
+/// Goes on with Tab until the focus is on a button: everything can be reached so.
+async fn focus(browser: &Browser, text: &str) {
+    let script = "return document.activeElement?.textContent";
+    for _ in 0..80 {
+        if browser.look(script).await == text {
+            return;
+        }
+        browser.press([super::browser::TAB]).await;
+    }
+    panic!("{text} is not reached with Tab");
+}
+
+pub(crate) async fn a_collection_is_held_and_lifted(node: &TestNode, browser: &Browser) {
+    browser.open("holds").await;
+    browser.click("Hold a collection…").await;
+    browser.fill("Collection", "tests").await;
+    browser.fill("Reason", "the curator is away").await;
+    browser.click("Hold").await;
+    browser.page_shows("the curator is away").await;
+    let url = node.files.put("/curated.txt", "for the curator");
+    let bid = node.submit(url.as_str(), json!({})).await;
+    node.batch_is(&bid, "held").await;
+    // Somebody else holds another, and it appears.
+    node.send(Method::PUT, "holds/collections/others", json!({"reason": "from elsewhere"})).await;
+    browser.page_shows("from elsewhere").await;
+    browser.click("Lift the hold of tests").await;
+    browser.click("Lift").await;
+    browser.shows("1 batch and 0 jobs were released").await;
+    node.batch_is(&bid, "completed").await;
+    browser.click("Lift the hold of others").await;
+    browser.click("Lift").await;
+    browser.page_shows("No collection is held.").await;
+}
+
+pub(crate) async fn failed_jobs_are_requeued_together(node: &TestNode, browser: &Browser) {
+    let mut batches = Vec::new();
+    for number in 0..3 {
+        batches
+            .push(node.submit(node.files.url(&format!("/missing-{number}.txt")).as_str(), json!({})).await);
+    }
+    for bid in &batches {
+        node.batch_is(bid, "failed").await;
+    }
+    browser.open("").await;
+    browser
+        .until(
+            "three failed jobs in the menu",
+            "return document.querySelector('.menu a[href=\"#/failed\"] .count').textContent === '3'",
+        )
+        .await;
+    browser.click_css("[data-state=failed] a").await;
+    browser.page_shows("3 jobs failed, for 1 reason.").await;
+    for number in 0..3 {
+        node.files.put(&format!("/missing-{number}.txt"), "here now");
+    }
+    browser.click_css(".group .actions button").await;
+    browser.css("dialog[open]").await;
+    browser.fill("Reason", "the source was repaired").await;
+    browser.click("Show what it would do").await;
+    browser.shows("3 jobs would be changed.").await;
+    let states = node.get("states/counts").await;
+    assert_eq!(states["jobs"]["failed"], 3, "a dry run changes nothing: {states}");
+    browser.click("Requeue 3 jobs").await;
+    browser.shows("3 jobs of 3 changed.").await;
+    browser.click_css("dialog footer .primary").await;
+    for bid in &batches {
+        let jid = node.job_of(bid).await;
+        let job = node.job_is(&jid, "completed").await;
+        assert_eq!(job["status"]["retry_count"], 1, "{job}");
+    }
+    browser.page_shows("No job has failed.").await;
+
+    browser.open(&format!("batch/{}", batches[0])).await;
+    browser.click("Update report…").await;
+    browser.click("Send the report").await;
+    browser.page_shows("Report 2").await;
+    let batch = node.batch_is(&batches[0], "completed").await;
+    assert_eq!(batch["report"]["number"], 2, "{batch}");
+}
+
+pub(crate) async fn a_pool_is_resized_and_the_node_paused(node: &TestNode, browser: &Browser) {
+    browser.open("nodes").await;
+    browser.fill("Workers of downloading", "3").await;
+    browser.click("Set the workers of downloading").await;
+    browser.shows("downloading has 3 workers now").await;
+    let is_resized = |pool: &serde_json::Value| pool["size"] == 3 && pool["live"] == 3;
+    node.says("pools/downloading", "three workers", is_resized).await;
+    browser.click("Pause").await;
+    browser.shows("This node is paused").await;
+    assert_eq!(node.get("node").await["mode"], "paused");
+    browser.click_css(".banner button").await;
+    node.says("node", "running", |node| node["mode"] == "running").await;
+    browser.until("no banner", "return document.querySelector('.banner').hidden").await;
+}
+
+pub(crate) async fn an_object_is_asked_for(node: &TestNode, browser: &Browser, bid: &str) {
+    let job = node.get(&format!("jobs/{}", node.job_of(bid).await)).await;
+    let ark = job["identifiers"]["primary_id"].as_str().unwrap();
+    browser.open("access").await;
+    browser.click("Ask for an object…").await;
+    browser.fill("ARK", ark).await;
+    browser.click("Ask for it").await;
+    browser.page_shows("Fetch it").await;
+    let items = node.get("access").await;
+    assert_eq!(
+        (&items["items"][0]["ark"], &items["items"][0]["state"]),
+        (&json!(ark), &json!("completed")),
+        "{items}"
+    );
+}
+
+pub(crate) async fn what_is_wrong_with_a_submission_is_said_beside_its_fields(
+    node: &TestNode,
+    browser: &Browser,
+) {
+    let before = node.get("states/counts").await["batches"].clone();
+    browser.open("submit").await;
+    browser.click_css("[name=source][value=url]").await;
+    browser.click_css("form.submit [type=submit]").await;
+    browser.shows("Something is missing: URL").await;
+    browser.fill("URL", node.files.url("/x").as_str()).await;
+    browser.fill("Submitter", "ann").await;
+    browser.click("Describe it").await;
+    browser.choose("Digest", "sha-256").await;
+    browser.fill("Its value", "abc").await;
+    browser.click_css("form.submit [type=submit]").await;
+    browser.shows("64 hex digits").await;
+    browser.until("the focus on the field", "return document.activeElement.name === 'digestValue'").await;
+    assert_eq!(node.get("states/counts").await["batches"], before);
+}
+
+pub(crate) async fn a_restart_appears_while_one_looks(node: &TestNode, browser: &Browser) {
+    // A server that takes a request and never answers: the step stalls.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/never", silent.local_addr().unwrap());
+    browser.open("nodes").await;
+    browser.click_css("[aria-label^='Change when a step of downloading']").await;
+    browser.fill("After", "1s").await;
+    browser.click("Set").await;
+    node.says("pools/downloading", "another stall", |pool| pool["stall"] == "1s").await;
+    browser.open("restarts").await;
+    browser.page_shows("Nothing was restarted.").await;
+    let bid = node.submit(&url, json!({"type": "file", "size": 5})).await;
+    browser.page_shows("stall").await;
+    browser.page_shows(&bid).await;
+    let restarts = node.get("restarts").await;
+    assert_eq!(
+        (&restarts["restarts"][0]["reason"], &restarts["restarts"][0]["batch"]),
+        (&json!("stall"), &json!(bid))
+    );
+    browser.click("Supervision").await;
+    browser.page_shows("restarted").await;
+    drop(silent);
+    eventually("the end of that job", Duration::from_secs(90), || async {
+        let job = node.get(&format!("jobs/{}", node.job_of(&bid).await)).await;
+        (job["state"] == "failed").then_some(())
+    })
+    .await;
+    node.send(Method::PATCH, "pools/downloading", json!({"stall": "10m"})).await;
+}

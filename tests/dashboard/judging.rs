@@ -1,0 +1,179 @@
+//! How the pages are: inert whatever is in the names, narrow enough, good for everybody, light on the node.
+
+use serde_json::{Value, json};
+
+use super::browser::{Browser, ESCAPE, TAB};
+use super::kit::TestNode;
+
+const PAGES: [&str; 11] =
+    ["", "batches", "jobs", "failed", "holds", "access", "nodes", "tree", "restarts", "audit", "submit"];
+
+/// What would betray itself if it ever became more than a text.
+const HOSTILE: &str = "<img src=x onerror=\"window.pwned=1\"><script>window.pwned=2</script>\"'><svg onload=window.pwned=3>{{7*7}}";
+
+pub(crate) async fn an_empty_node_says_so_everywhere(browser: &Browser) {
+    for (page, says) in [
+        ("", "Nothing: all workers are idle."),
+        ("batches", "No batches yet."),
+        ("jobs", "No jobs."),
+        ("failed", "No job has failed."),
+        ("holds", "No collection is held."),
+        ("access", "Nothing is being put together."),
+        ("restarts", "Nothing was restarted."),
+        ("job/jid0000000099", "jid0000000099"),
+        ("nowhere", "There is no such page"),
+    ] {
+        browser.open(page).await;
+        browser.page_shows(says).await;
+    }
+}
+
+pub(crate) async fn keys_alone_lead_everywhere(browser: &Browser) {
+    browser.open("").await;
+    browser.reload().await;
+    browser.press([TAB]).await;
+    assert_eq!(browser.look("return document.activeElement.textContent").await, "Skip to the content");
+    browser.press([super::browser::ENTER]).await;
+    assert_eq!(browser.look("return document.activeElement.id").await, "main");
+    assert_eq!(browser.look("return location.hash").await, "#/", "the link does not lead to another page");
+    for (keys, title) in
+        [("gb", "Batches"), ("gj", "Jobs"), ("gf", "Failed jobs"), ("gt", "Supervision"), ("gp", "Pipeline")]
+    {
+        browser.press(keys.chars()).await;
+        browser.until(title, &format!("return document.activeElement.tagName === 'H1' && document.activeElement.textContent === '{title}'")).await;
+    }
+    browser.press("gj".chars()).await;
+    browser.quiet().await;
+    browser.press(['/']).await;
+    browser.press("gb".chars()).await;
+    assert_eq!(
+        browser.look("return [document.activeElement.type, document.activeElement.value]").await,
+        json!(["search", "gb"]),
+        "letters in a field are letters"
+    );
+    browser.press([TAB]).await;
+    browser.click("Keyboard shortcuts").await;
+    browser.shows("Read this page again").await;
+    browser.press([ESCAPE]).await;
+    browser.until("no dialog", "return document.querySelector('dialog') === null").await;
+    let back = "return document.activeElement.getAttribute('aria-label') === 'Keyboard shortcuts'";
+    browser.until("the focus where it was", back).await;
+    let outline = browser.look("return getComputedStyle(document.activeElement).outlineStyle").await;
+    assert_eq!(outline, "solid", "the focus can be seen");
+}
+
+pub(crate) async fn hostile_names_do_nothing(node: &TestNode, browser: &Browser) {
+    let url = format!("{}?name={}", node.files.url("/nowhere"), "%3Cscript%3E");
+    let more = json!({
+        "submitter": HOSTILE, "title": HOSTILE, "creator": HOSTILE, "note": HOSTILE, "local_id": [HOSTILE], "filename": HOSTILE,
+    });
+    let bid = match node.send(reqwest::Method::POST, "batches", with(&url, &more)).await {
+        answer if answer["bid"].is_string() => answer["bid"].as_str().unwrap().to_owned(),
+        // What the node itself refuses cannot become a name.
+        refused => {
+            let fields: Vec<&str> = refused["problems"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|one| one["field"].as_str().unwrap())
+                .collect();
+            let mut left = more.clone();
+            fields.iter().for_each(|field| drop(left.as_object_mut().unwrap().remove(*field)));
+            assert!(left.get("submitter").is_some() && left.get("title").is_some(), "{refused}");
+            node.submit(&url, left).await
+        }
+    };
+    let jid = node.job_of(&bid).await;
+    node.batch_is(&bid, "failed").await;
+    node.send(reqwest::Method::PUT, "holds/queues/accessLarge", json!({"reason": HOSTILE})).await;
+    let path = format!("jobs/{jid}/requeue");
+    node.send(reqwest::Method::POST, &path, json!({"reason": HOSTILE})).await;
+    node.job_is(&jid, "failed").await;
+    for page in PAGES.iter().copied().chain([format!("batch/{bid}").as_str(), format!("job/{jid}").as_str()])
+    {
+        browser.open(page).await;
+        assert_eq!(browser.look("return window.pwned ?? null").await, Value::Null, "{page}");
+        let strange = "return document.querySelectorAll('.page :is(img, script, iframe, object, [onerror], [onload])').length";
+        assert_eq!(browser.look(strange).await, 0, "{page}");
+    }
+    for page in [format!("batch/{bid}"), format!("job/{jid}"), "batches".to_owned(), "holds".to_owned()] {
+        browser.open(&page).await;
+        browser.page_shows("<script>window.pwned=2</script>").await;
+    }
+    // In the address, too.
+    browser.open("job/%3Cimg%20src=x%20onerror=window.pwned=4%3E").await;
+    browser.page_shows("<img src=x onerror=window.pwned=4>").await;
+    assert_eq!(browser.look("return window.pwned ?? null").await, Value::Null);
+}
+
+fn with(url: &str, more: &Value) -> Value {
+    let mut body = json!({"profile": "test_content", "submitter": "ann", "payload_url": url});
+    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    body
+}
+
+pub(crate) async fn every_page_fits_a_phone_and_satisfies_axe(node: &TestNode, browser: &Browser) {
+    let axe = axe();
+    let failed = node.get("jobs?state=failed").await;
+    let (jid, bid) = (failed["jobs"][0]["jid"].as_str().unwrap(), failed["jobs"][0]["bid"].as_str().unwrap());
+    let (job, batch) = (format!("job/{jid}"), format!("batch/{bid}"));
+    for page in PAGES.iter().copied().chain([job.as_str(), batch.as_str()]) {
+        browser.size(390, 844).await;
+        browser.open(page).await;
+        let wide = "const out = [...document.querySelectorAll('body *')].filter((one) => one.getBoundingClientRect().right > innerWidth + 1).map((one) => one.className); \
+                    return [document.documentElement.scrollWidth <= innerWidth, out]";
+        let fits = browser.look(wide).await;
+        assert_eq!(fits[0], true, "{page} is wider than a phone: {fits}");
+        judge(browser, &axe, &format!("{page} on a phone")).await;
+        browser.size(1280, 900).await;
+        browser.colours("dark").await;
+        judge(browser, &axe, &format!("{page} in the dark")).await;
+        browser.colours("light").await;
+    }
+    browser.open("failed").await;
+    browser.click("Requeue all…").await;
+    browser.css("dialog[open]").await;
+    judge(browser, &axe, "a dialog").await;
+    browser.press([ESCAPE]).await;
+}
+
+/// The judge is fetched once; where that cannot be, the test says so and fails.
+fn axe() -> String {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/dashboard/axe");
+    let output = std::process::Command::new(script).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    std::fs::read_to_string(String::from_utf8(output.stdout).unwrap().trim()).unwrap()
+}
+
+async fn judge(browser: &Browser, axe: &str, what: &str) {
+    if browser.look("return typeof window.axe").await != "object" {
+        browser.look(axe).await;
+    }
+    let found = browser
+        .look_async(
+            "const done = arguments[0]; axe.run(document, {resultTypes: ['violations']}).then(({violations, passes}) => done({
+                rules: passes.length,
+                violations: violations.map(({impact, id, nodes}) => [impact, id, nodes.slice(0, 3).map(({html, failureSummary}) => [html, failureSummary])]),
+             }), (error) => done({error: String(error)}));",
+        )
+        .await;
+    assert!(found["rules"].as_u64().is_some_and(|rules| rules > 15), "axe has not looked at {what}: {found}");
+    assert_eq!(found["violations"], json!([]), "{what}");
+}
+
+/// However many jobs there are, a page asks for fifty of them.
+pub(crate) async fn lists_are_asked_for_in_pages(browser: &Browser) {
+    for page in ["", "jobs", "jobs?state=completed", "batches"] {
+        browser.open(page).await;
+        let asked = browser
+            .look("return performance.getEntriesByType('resource').map(({name}) => name).filter((name) => /api\\/v1\\/(jobs|batches)(\\?|$)/.test(name))")
+            .await;
+        let asked: Vec<&str> = asked.as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+        assert!(!asked.is_empty() || page.is_empty(), "{page}");
+        for name in asked {
+            let limit =
+                name.split("limit=").nth(1).and_then(|rest| rest.split('&').next()?.parse::<u32>().ok());
+            assert!(limit.is_some_and(|limit| limit <= 50), "{name}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Tokens and roles.
+
+use sha2::{Digest as _, Sha256};
+
+use super::browser::Browser;
+use super::kit::{PORT_OF_CHOICE, TestNode};
+
+pub(crate) async fn roles() {
+    let hash =
+        |token: &str| Sha256::digest(token).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let token = |name: &str, role: &str, token: &str| {
+        format!("{{ name = '{name}', role = '{role}', sha256 = '{}' }}", hash(token))
+    };
+    let tokens = [
+        token("ann", "depositor", "of-ann"),
+        token("olga", "operator", "of-olga"),
+        token("ada", "admin", "of-ada"),
+    ];
+    let node = TestNode::start(PORT_OF_CHOICE, &format!("tokens = [{}]\n", tokens.join(", "))).await;
+    let browser = Browser::start(&node.base).await;
+    browser.shows("This node asks who you are.").await;
+    browser.fill("Token", "a guess").await;
+    browser.click("Log in").await;
+    browser.shows("Log in again with a token of this node.").await;
+
+    enter(&browser, "of-ann").await;
+    assert_eq!(menu(&browser).await, ["Batches", "Jobs", "Submit"]);
+    browser.page_shows("No batches yet.").await;
+    browser.open("nodes").await;
+    browser.page_shows("There is no such page").await;
+    let kept = browser.look("return JSON.stringify(localStorage) + document.cookie").await;
+    assert!(!kept.as_str().unwrap().contains("of-ann"), "{kept}");
+    browser.click("Log out").await;
+    browser.shows("This node asks who you are.").await;
+
+    enter(&browser, "of-olga").await;
+    browser.open("nodes").await;
+    browser.page_shows("Pools of this node").await;
+    browser.until("pools", "return document.querySelectorAll('tbody tr').length > 8").await;
+    let buttons = "return [...document.querySelectorAll('.page button, .page input')].map((one) => one.textContent || one.name)";
+    assert_eq!(
+        browser.look(buttons).await,
+        serde_json::json!(["Pause"]),
+        "an operator neither drains nor resizes"
+    );
+    browser.until("a live stream", "return document.querySelector('.chip').textContent === 'running'").await;
+    // It stays for this tab, and nobody asks again.
+    browser.reload().await;
+    browser.page_shows("Pools of this node").await;
+    browser.click("Log out").await;
+
+    enter(&browser, "of-ada").await;
+    browser.open("nodes").await;
+    browser.page_shows("Drain…").await;
+    browser.labelled("Workers of downloading").await;
+    browser.complains_of_nothing().await;
+}
+
+async fn enter(browser: &Browser, token: &str) {
+    browser.fill("Token", token).await;
+    browser.click("Log in").await;
+    browser.css(".menu").await;
+    browser.open("").await;
+}
+
+async fn menu(browser: &Browser) -> Vec<String> {
+    let names = browser.look("return [...document.querySelectorAll('.menu a span:nth-of-type(1)')].map(({textContent}) => textContent)").await;
+    names.as_array().unwrap().iter().map(|name| name.as_str().unwrap().to_owned()).collect()
+}

@@ -1,0 +1,53 @@
+//! The dashboard in a real browser: Debian's Chromium, without a window, against a node that is a process of its own. What is done is done by
+//! clicks and keys alone, and what came of it is asked of the node.
+//!
+//! One browser and one node serve a whole story: starting them takes longer than most of what is told.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail by panicking")]
+
+mod acting;
+mod away;
+mod browser;
+mod judging;
+mod kit;
+mod login;
+mod pictures;
+
+use browser::Browser;
+use kit::TestNode;
+
+/// A day with the dashboard. The parts stand on each other: the later ones look at what the earlier ones have left.
+#[tokio::test]
+async fn everything_is_done_by_clicks_and_keys() {
+    let node = TestNode::start(kit::PORT_OF_CHOICE, "").await;
+    let browser = Browser::start(&node.base).await;
+    judging::an_empty_node_says_so_everywhere(&browser).await;
+    let bid = acting::a_file_is_submitted_and_watched_until_it_is_completed(&node, &browser).await;
+    acting::a_queue_and_a_job_are_held_and_released(&node, &browser).await;
+    acting::a_collection_is_held_and_lifted(&node, &browser).await;
+    acting::failed_jobs_are_requeued_together(&node, &browser).await;
+    acting::a_pool_is_resized_and_the_node_paused(&node, &browser).await;
+    acting::an_object_is_asked_for(&node, &browser, &bid).await;
+    acting::what_is_wrong_with_a_submission_is_said_beside_its_fields(&node, &browser).await;
+    acting::a_restart_appears_while_one_looks(&node, &browser).await;
+    judging::keys_alone_lead_everywhere(&browser).await;
+    judging::hostile_names_do_nothing(&node, &browser).await;
+    judging::every_page_fits_a_phone_and_satisfies_axe(&node, &browser).await;
+    judging::lists_are_asked_for_in_pages(&browser).await;
+    browser.complains_of_nothing().await;
+}
+
+#[tokio::test]
+async fn a_node_that_goes_away_is_noticed_and_found_again() {
+    away::a_node_that_goes_away_is_noticed_and_found_again().await;
+}
+
+#[tokio::test]
+async fn whoever_has_no_token_sees_nothing_and_others_what_their_role_allows() {
+    login::roles().await;
+}
+
+#[tokio::test]
+async fn the_pictures_show_what_the_node_counts() {
+    pictures::the_pictures_show_what_the_node_counts().await;
+}
