@@ -43,9 +43,12 @@ const INDEX: File = file!("index.html");
 
 const FILES: &[File] = &[
     file!("css/base.css"),
+    file!("css/forms.css"),
     file!("css/parts.css"),
     file!("css/pictures.css"),
     file!("css/shell.css"),
+    file!("css/tables.css"),
+    file!("css/tree.css"),
     file!("icon.svg"),
     file!("js/actions.js"),
     file!("js/api.js"),

@@ -11,7 +11,7 @@ use ingest_harness::eventually;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// How `WebDriver` names an element.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 

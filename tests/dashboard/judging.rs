@@ -78,7 +78,9 @@ pub(crate) async fn hostile_names_do_nothing(node: &TestNode, browser: &Browser)
                 .map(|one| one["field"].as_str().unwrap())
                 .collect();
             let mut left = more.clone();
-            fields.iter().for_each(|field| drop(left.as_object_mut().unwrap().remove(*field)));
+            for field in fields {
+                left.as_object_mut().unwrap().remove(field);
+            }
             assert!(left.get("submitter").is_some() && left.get("title").is_some(), "{refused}");
             node.submit(&url, left).await
         }
@@ -107,7 +109,7 @@ pub(crate) async fn hostile_names_do_nothing(node: &TestNode, browser: &Browser)
 }
 
 fn with(url: &str, more: &Value) -> Value {
-    let mut body = json!({"profile": "test_content", "submitter": "ann", "payload_url": url});
+    let mut body = json!({"profile": "test_content", "submitter": "ann", "payload_url": url, "type": "file"});
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     body
 }

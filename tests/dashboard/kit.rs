@@ -119,7 +119,8 @@ impl TestNode {
 
     /// Submits a payload by its address, not by the dashboard.
     pub(crate) async fn submit(&self, url: &str, more: Value) -> String {
-        let mut body = json!({"profile": "test_content", "submitter": "ann", "payload_url": url});
+        let mut body =
+            json!({"profile": "test_content", "submitter": "ann", "payload_url": url, "type": "file"});
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let answer = self.send(Method::POST, "batches", body).await;
         answer["bid"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()

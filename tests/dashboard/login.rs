@@ -6,8 +6,9 @@ use super::browser::Browser;
 use super::kit::{PORT_OF_CHOICE, TestNode};
 
 pub(crate) async fn roles() {
-    let hash =
-        |token: &str| Sha256::digest(token).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let hash = |token: &str| {
+        Sha256::digest(token).iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
+    };
     let token = |name: &str, role: &str, token: &str| {
         format!("{{ name = '{name}', role = '{role}', sha256 = '{}' }}", hash(token))
     };

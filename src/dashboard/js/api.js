@@ -103,7 +103,11 @@ async function ask(method, path, { body, signal, accept } = {}) {
   let response;
   try {
     response = await fetch(`/api/v1${path}`, {
-      method, signal, headers: headers(extra), cache: "no-store", credentials: "omit",
+      method,
+      signal,
+      headers: headers(extra),
+      cache: "no-store",
+      credentials: "omit",
       body: body === undefined ? undefined : JSON.stringify(body),
     });
   } catch (error) {
@@ -158,7 +162,9 @@ export function upload(path, form, onProgress) {
       }
     });
     request.addEventListener("error", () => {
-      reject(new Problem(0, { title: "The node cannot be reached", detail: "The upload broke off. Nothing was submitted." }));
+      reject(
+        new Problem(0, { title: "The node cannot be reached", detail: "The upload broke off. Nothing was submitted." }),
+      );
     });
     request.addEventListener("load", () => {
       let body = {};

@@ -56,13 +56,16 @@ export class App extends EventTarget {
 
   /** The state tables of the node: read once. */
   tables() {
-    this.#tables ??= api.get("/states").then((tables) => {
-      this.flow.follow(walk(tables.jobs));
-      return tables;
-    }, (error) => {
-      this.#tables = null;
-      throw error;
-    });
+    this.#tables ??= api.get("/states").then(
+      (tables) => {
+        this.flow.follow(walk(tables.jobs));
+        return tables;
+      },
+      (error) => {
+        this.#tables = null;
+        throw error;
+      },
+    );
     return this.#tables;
   }
 

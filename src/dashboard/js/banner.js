@@ -17,7 +17,14 @@ export class Banner {
     this.#app = app;
     this.#button.addEventListener("click", () => this.#act?.());
     // The text is read out when it changes; the seconds that pass are not.
-    this.element = h("div.banner", { hidden: true }, icon("failed"), h("div", { role: "status" }, this.#text), this.#wait, this.#button);
+    this.element = h(
+      "div.banner",
+      { hidden: true },
+      icon("failed"),
+      h("div", { role: "status" }, this.#text),
+      this.#wait,
+      this.#button,
+    );
     app.live.addEventListener("state", () => this.#draw());
     app.addEventListener("node", () => this.#draw());
   }
@@ -32,9 +39,17 @@ export class Banner {
       this.#countDown();
       this.#timer = setInterval(() => this.#countDown(), 1_000);
     } else if (node && node.session !== "connected") {
-      this.#show("bad", `The tree is away (the session is ${node.session}): nothing is started and nothing committed until it is back. The node tries by itself.`);
+      this.#show(
+        "bad",
+        `The tree is away (the session is ${node.session}): nothing is started and nothing committed until it is back. The node tries by itself.`,
+      );
     } else if (node?.mode === "paused") {
-      this.#show("calm", "This node is paused: it takes no new work.", this.#app.may("operator") ? "Resume" : null, () => this.#resume());
+      this.#show(
+        "calm",
+        "This node is paused: it takes no new work.",
+        this.#app.may("operator") ? "Resume" : null,
+        () => this.#resume(),
+      );
     } else if (node?.mode === "draining") {
       this.#show("calm", "This node is draining: it ends when what runs is done.");
     } else {

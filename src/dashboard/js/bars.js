@@ -27,19 +27,46 @@ export function batchBar({ jobs = {}, expansion }) {
   const made = processing + failed + completed + deleted;
   const total = Math.max(made, expansion && !expansion.done ? expansion.total : 0);
   const words = [
-    [completed, "completed"], [failed, "failed"], [deleted, "deleted"], [processing, "under way"], [total - made, "still to be made"],
-  ].filter(([count]) => count > 0).map(([count, word]) => `${number(count)} ${word}`);
+    [completed, "completed"],
+    [failed, "failed"],
+    [deleted, "deleted"],
+    [processing, "under way"],
+    [total - made, "still to be made"],
+  ]
+    .filter(([count]) => count > 0)
+    .map(([count, word]) => `${number(count)} ${word}`);
   const label = total === 0 ? "no jobs yet" : words.join(", ");
-  return h("div.progress",
-    bar([["completed", completed], ["failed", failed], ["gone", deleted]], total, label),
-    h("span.caption", total === 0 ? "no jobs yet" : [`${number(completed + failed + deleted)} of ${number(total)}`,
-      failed > 0 ? h("span.is-failed", ` · ${number(failed)} failed`) : null]));
+  return h(
+    "div.progress",
+    bar(
+      [
+        ["completed", completed],
+        ["failed", failed],
+        ["gone", deleted],
+      ],
+      total,
+      label,
+    ),
+    h(
+      "span.caption",
+      total === 0
+        ? "no jobs yet"
+        : [
+            `${number(completed + failed + deleted)} of ${number(total)}`,
+            failed > 0 ? h("span.is-failed", ` · ${number(failed)} failed`) : null,
+          ],
+    ),
+  );
 }
 
 /** How far a piece of work is, if that is known. */
 export function workBar({ done_files = 0, done_bytes = 0, all_files = 0, all_bytes = 0 }) {
-  const known = all_bytes > 0 ? [done_bytes, all_bytes, `${bytes(done_bytes)} of ${bytes(all_bytes)}`]
-    : all_files > 0 ? [done_files, all_files, `${number(done_files)} of ${number(all_files)} files`] : null;
+  const known =
+    all_bytes > 0
+      ? [done_bytes, all_bytes, `${bytes(done_bytes)} of ${bytes(all_bytes)}`]
+      : all_files > 0
+        ? [done_files, all_files, `${number(done_files)} of ${number(all_files)} files`]
+        : null;
   if (!known) {
     return h("span.none", done_bytes > 0 ? bytes(done_bytes) : "–");
   }
@@ -53,9 +80,14 @@ export class Spark {
   #written = "";
 
   constructor(parts) {
-    this.#bars = Array.from({ length: parts }, (_, index) => svg("rect", { x: index * 4, y: 19, width: 3, height: 1, rx: 0.5 }));
-    this.element = svg("svg", { class: "spark", viewBox: `0 0 ${parts * 4 - 1} 20`, preserveAspectRatio: "none", "aria-hidden": "true" },
-      this.#bars);
+    this.#bars = Array.from({ length: parts }, (_, index) =>
+      svg("rect", { x: index * 4, y: 19, width: 3, height: 1, rx: 0.5 }),
+    );
+    this.element = svg(
+      "svg",
+      { class: "spark", viewBox: `0 0 ${parts * 4 - 1} 20`, preserveAspectRatio: "none", "aria-hidden": "true" },
+      this.#bars,
+    );
   }
 
   draw(values) {

@@ -17,9 +17,15 @@ export function open(title, build, { wide = false } = {}) {
       answer = value ?? null;
       dialog.close();
     };
-    const dialog = h(wide ? "dialog.wide" : "dialog", { "aria-labelledby": id },
-      h("header", h("h2", { id }, title),
-        h("button.plain", { type: "button", "aria-label": "Close", onclick: () => close(null) }, icon("close"))));
+    const dialog = h(
+      wide ? "dialog.wide" : "dialog",
+      { "aria-labelledby": id },
+      h(
+        "header",
+        h("h2", { id }, title),
+        h("button.plain", { type: "button", "aria-label": "Close", onclick: () => close(null) }, icon("close")),
+      ),
+    );
     dialog.append(build(close));
     dialog.addEventListener("close", () => {
       dialog.remove();
@@ -46,23 +52,28 @@ export function ask({ title, text, fields = [], confirm, danger = false, act }) 
     const wrong = h("div", { role: "alert" });
     const yes = h(danger ? "button.danger" : "button.primary", { type: "submit" }, confirm);
     const no = h("button", { type: "button", onclick: () => close(null) }, "Cancel");
-    const form = h("form", {
-      method: "dialog",
-      onsubmit: async (event) => {
-        event.preventDefault();
-        yes.disabled = true;
-        fill(wrong);
-        try {
-          close((await act(Object.fromEntries(new FormData(form)))) ?? true);
-        } catch (error) {
-          fill(wrong, h("div.callout.is-failed", icon("failed"), problem(error)));
-          yes.disabled = false;
-          yes.focus();
-        }
+    const form = h(
+      "form",
+      {
+        method: "dialog",
+        onsubmit: async (event) => {
+          event.preventDefault();
+          yes.disabled = true;
+          fill(wrong);
+          try {
+            close((await act(Object.fromEntries(new FormData(form)))) ?? true);
+          } catch (error) {
+            fill(wrong, h("div.callout.is-failed", icon("failed"), problem(error)));
+            yes.disabled = false;
+            yes.focus();
+          }
+        },
       },
-    },
-    text ? [text].flat().map((paragraph) => (paragraph instanceof Node ? paragraph : h("p", paragraph))) : null,
-    fields, wrong, h("footer", no, yes));
+      text ? [text].flat().map((paragraph) => (paragraph instanceof Node ? paragraph : h("p", paragraph))) : null,
+      fields,
+      wrong,
+      h("footer", no, yes),
+    );
     return form;
   });
 }
@@ -87,13 +98,21 @@ export function tick(label, attributes) {
 
 /** The field for why something is done; it stands in the histories. */
 export function reasonField() {
-  return field("Reason", h("input", { name: "reason", maxlength: 500, autocomplete: "off" }), "It is kept with what you do.");
+  return field(
+    "Reason",
+    h("input", { name: "reason", maxlength: 500, autocomplete: "off" }),
+    "It is kept with what you do.",
+  );
 }
 
 /** A list to choose from: values, or pairs of value and text. */
 export function choice(name, values, selected = "") {
-  return h("select", { name }, values.map((value) => {
-    const [key, text] = Array.isArray(value) ? value : [value, value];
-    return h("option", { value: key, selected: key === selected }, text);
-  }));
+  return h(
+    "select",
+    { name },
+    values.map((value) => {
+      const [key, text] = Array.isArray(value) ? value : [value, value];
+      return h("option", { value: key, selected: key === selected }, text);
+    }),
+  );
 }

@@ -42,8 +42,11 @@ export function h(what, attributes, ...children) {
   if (classes.length > 0) {
     element.className = classes.join(" ");
   }
-  const plain = attributes !== null && typeof attributes === "object" && !Array.isArray(attributes)
-    && !(attributes instanceof Node);
+  const plain =
+    attributes !== null &&
+    typeof attributes === "object" &&
+    !Array.isArray(attributes) &&
+    !(attributes instanceof Node);
   if (plain) {
     for (const [name, value] of Object.entries(attributes)) {
       put(element, name, value);
@@ -103,8 +106,9 @@ export function keyed(parent, items, keyOf, build) {
     now.set(key, { written, element });
     return element;
   });
-  const same = parent.childNodes.length === elements.length
-    && elements.every((element, index) => parent.childNodes[index] === element);
+  const same =
+    parent.childNodes.length === elements.length &&
+    elements.every((element, index) => parent.childNodes[index] === element);
   if (!same) {
     parent.replaceChildren(...elements);
   }
@@ -118,7 +122,12 @@ export function keyed(parent, items, keyOf, build) {
 
 /** A drawing of 16 × 16 from the table below; it is never the only sign for something. */
 export function icon(name) {
-  const drawing = svg("svg", { class: `icon icon-${name}`, viewBox: "0 0 16 16", "aria-hidden": "true", focusable: "false" });
+  const drawing = svg("svg", {
+    class: `icon icon-${name}`,
+    viewBox: "0 0 16 16",
+    "aria-hidden": "true",
+    focusable: "false",
+  });
   for (const [tag, attributes] of ICONS[name] ?? []) {
     drawing.append(svg(tag, attributes));
   }
@@ -139,21 +148,35 @@ const ICONS = {
   // Everything else.
   close: [line("M3.5 3.5l9 9M12.5 3.5l-9 9")],
   menu: [line("M2 4h12M2 8h12M2 12h12")],
-  light: [["circle", { cx: 8, cy: 8, r: 3, class: "stroke" }],
-    line("M8 .8v2M8 13.2v2M.8 8h2M13.2 8h2M2.9 2.9l1.4 1.4M11.7 11.7l1.4 1.4M2.9 13.1l1.4-1.4M11.7 4.3l1.4-1.4")],
+  light: [
+    ["circle", { cx: 8, cy: 8, r: 3, class: "stroke" }],
+    line("M8 .8v2M8 13.2v2M.8 8h2M13.2 8h2M2.9 2.9l1.4 1.4M11.7 11.7l1.4 1.4M2.9 13.1l1.4-1.4M11.7 4.3l1.4-1.4"),
+  ],
   dark: [area("M6.2 1.6A6.6 6.6 0 1 0 14.4 9.8 5.6 5.6 0 0 1 6.2 1.6Z")],
   auto: [["circle", { cx: 8, cy: 8, r: 6, class: "stroke" }], area("M8 2a6 6 0 0 1 0 12Z")],
-  keys: [["rect", { x: 1, y: 4, width: 14, height: 8.5, rx: 1.5, class: "stroke" }],
-    line("M3.6 6.8h.8M6.4 6.8h.8M9.2 6.8h.8M12 6.8h.6M4.6 9.8h6.8")],
-  pipeline: [line("M1.5 8h2M6.5 8h3M12.5 8h2"), ["circle", { cx: 5, cy: 8, r: 1.6, class: "stroke" }],
-    ["circle", { cx: 11, cy: 8, r: 1.6, class: "stroke" }]],
+  keys: [
+    ["rect", { x: 1, y: 4, width: 14, height: 8.5, rx: 1.5, class: "stroke" }],
+    line("M3.6 6.8h.8M6.4 6.8h.8M9.2 6.8h.8M12 6.8h.6M4.6 9.8h6.8"),
+  ],
+  pipeline: [
+    line("M1.5 8h2M6.5 8h3M12.5 8h2"),
+    ["circle", { cx: 5, cy: 8, r: 1.6, class: "stroke" }],
+    ["circle", { cx: 11, cy: 8, r: 1.6, class: "stroke" }],
+  ],
   batches: [line("M2 5.5 8 2.5l6 3-6 3zM2 8.5l6 3 6-3M2 11.5l6 3 6-3")],
   jobs: [line("M5.5 3.5H14M5.5 8H14M5.5 12.5H14M2 3.5h.6M2 8h.6M2 12.5h.6")],
   hold: [line("M5 3v10M11 3v10")],
-  nodes: [["rect", { x: 2, y: 2.5, width: 12, height: 4.5, rx: 1, class: "stroke" }],
-    ["rect", { x: 2, y: 9, width: 12, height: 4.5, rx: 1, class: "stroke" }], line("M4.5 4.8h.6M4.5 11.3h.6")],
-  tree: [line("M8 4.5v3M3.5 11V7.5h9V11"), ["circle", { cx: 8, cy: 3, r: 1.6, class: "stroke" }],
-    ["circle", { cx: 3.5, cy: 12.6, r: 1.6, class: "stroke" }], ["circle", { cx: 12.5, cy: 12.6, r: 1.6, class: "stroke" }]],
+  nodes: [
+    ["rect", { x: 2, y: 2.5, width: 12, height: 4.5, rx: 1, class: "stroke" }],
+    ["rect", { x: 2, y: 9, width: 12, height: 4.5, rx: 1, class: "stroke" }],
+    line("M4.5 4.8h.6M4.5 11.3h.6"),
+  ],
+  tree: [
+    line("M8 4.5v3M3.5 11V7.5h9V11"),
+    ["circle", { cx: 8, cy: 3, r: 1.6, class: "stroke" }],
+    ["circle", { cx: 3.5, cy: 12.6, r: 1.6, class: "stroke" }],
+    ["circle", { cx: 12.5, cy: 12.6, r: 1.6, class: "stroke" }],
+  ],
   restarts: [line("M13.5 8A5.5 5.5 0 1 1 11.6 3.8M13.6 1.8v3h-3")],
   access: [line("M8 2v8M4.8 7 8 10.2 11.2 7M2.5 13.5h11")],
   submit: [line("M8 10.5v-8M4.8 5.6 8 2.4l3.2 3.2M2.5 13.5h11")],

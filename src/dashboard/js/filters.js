@@ -11,24 +11,39 @@ import { choice } from "./dialogs.js";
 export function filters(view, fields) {
   const control = ({ name, label, values, type = "text", placeholder }) => {
     const value = view.params.get(name) ?? "";
-    const input = values ? choice(name, values, value)
+    const input = values
+      ? choice(name, values, value)
       : h("input", { name, type, value, placeholder, autocomplete: "off", spellcheck: "false", maxlength: 200 });
     return h("label", h("span", label), input);
   };
   const [more, main] = [fields.filter((one) => one.isMore), fields.filter((one) => !one.isMore)];
   const isAsked = fields.some(({ name }) => view.params.get(name));
-  const form = h("form.filters", {
-    role: "search", "aria-label": "Filter the list",
-    onsubmit: (event) => {
-      event.preventDefault();
-      const values = Object.fromEntries(new FormData(form));
-      location.hash = location.hash.split("?")[0] + query(values);
+  const form = h(
+    "form.filters",
+    {
+      role: "search",
+      "aria-label": "Filter the list",
+      onsubmit: (event) => {
+        event.preventDefault();
+        const values = Object.fromEntries(new FormData(form));
+        location.hash = location.hash.split("?")[0] + query(values);
+      },
     },
-  },
-  main.map(control),
-  more.length > 0 ? h("details", { open: more.some(({ name }) => view.params.get(name)) }, h("summary", "More"), h("div.more", more.map(control))) : null,
-  h("div.buttons", h("button.primary", { type: "submit" }, "Search"),
-    isAsked ? h("a.button", { href: location.hash.split("?")[0] }, icon("close"), "Clear") : null));
+    main.map(control),
+    more.length > 0
+      ? h(
+          "details",
+          { open: more.some(({ name }) => view.params.get(name)) },
+          h("summary", "More"),
+          h("div.more", more.map(control)),
+        )
+      : null,
+    h(
+      "div.buttons",
+      h("button.primary", { type: "submit" }, "Search"),
+      isAsked ? h("a.button", { href: location.hash.split("?")[0] }, icon("close"), "Clear") : null,
+    ),
+  );
   return form;
 }
 

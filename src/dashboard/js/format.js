@@ -33,14 +33,23 @@ export function duration(milliseconds) {
   if ((milliseconds ?? 0) < 1000) {
     return `${Math.round(milliseconds ?? 0)} ms`;
   }
-  const parts = [[86_400, "d"], [3_600, "h"], [60, "min"], [1, "s"]];
+  const parts = [
+    [86_400, "d"],
+    [3_600, "h"],
+    [60, "min"],
+    [1, "s"],
+  ];
   const first = parts.findIndex(([length]) => seconds >= length);
   let rest = seconds;
-  return parts.slice(first, first + 2).map(([length, name]) => {
-    const count = Math.floor(rest / length);
-    rest -= count * length;
-    return count > 0 ? `${count} ${name}` : "";
-  }).filter(Boolean).join(" ");
+  return parts
+    .slice(first, first + 2)
+    .map(([length, name]) => {
+      const count = Math.floor(rest / length);
+      rest -= count * length;
+      return count > 0 ? `${count} ${name}` : "";
+    })
+    .filter(Boolean)
+    .join(" ");
 }
 
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });

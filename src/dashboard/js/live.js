@@ -43,14 +43,18 @@ export class Live extends EventTarget {
     window.addEventListener("online", () => this.now(), { signal });
     window.addEventListener("pagehide", () => this.#rest(), { signal });
     window.addEventListener("pageshow", () => this.#wake(), { signal });
-    document.addEventListener("visibilitychange", () => {
-      clearTimeout(this.#unseen);
-      if (document.hidden) {
-        this.#unseen = setTimeout(() => this.#rest(), UNSEEN);
-      } else {
-        this.#wake();
-      }
-    }, { signal });
+    document.addEventListener(
+      "visibilitychange",
+      () => {
+        clearTimeout(this.#unseen);
+        if (document.hidden) {
+          this.#unseen = setTimeout(() => this.#rest(), UNSEEN);
+        } else {
+          this.#wake();
+        }
+      },
+      { signal },
+    );
     this.#open();
   }
 
@@ -101,7 +105,10 @@ export class Live extends EventTarget {
       await this.#read(stop);
       problem = new Problem(0, { title: "The connection is lost", detail: "The node has closed it." });
     } catch (error) {
-      problem = error instanceof Problem ? error : new Problem(0, { title: "The connection is lost", detail: "The node does not answer." });
+      problem =
+        error instanceof Problem
+          ? error
+          : new Problem(0, { title: "The connection is lost", detail: "The node does not answer." });
     }
     // Meanwhile it may have been ended, or put to rest and even woken again.
     if (!this.#wanted || this.state === "resting" || this.#stop !== stop) {
@@ -126,7 +133,9 @@ export class Live extends EventTarget {
     const known = this.#lastId ? { "Last-Event-ID": this.#lastId } : {};
     const response = await fetch("/api/v1/events", {
       headers: headers({ Accept: "text/event-stream", ...known }),
-      cache: "no-store", credentials: "omit", signal: stop.signal,
+      cache: "no-store",
+      credentials: "omit",
+      signal: stop.signal,
     });
     if (!response.ok) {
       throw await problemOf(response);

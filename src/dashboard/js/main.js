@@ -38,9 +38,16 @@ async function begin() {
       return;
     }
     document.title = "ingestd";
-    fill(place, h("main.alone", { id: "main", tabindex: "-1" }, h("h1", "The node does not answer"),
-      h("div.callout.is-failed", problem(error)),
-      h("button.primary", { type: "button", onclick: begin }, "Try again")));
+    fill(
+      place,
+      h(
+        "main.alone",
+        { id: "main", tabindex: "-1" },
+        h("h1", "The node does not answer"),
+        h("div.callout.is-failed", problem(error)),
+        h("button.primary", { type: "button", onclick: begin }, "Try again"),
+      ),
+    );
     return;
   }
   app = new App(me);

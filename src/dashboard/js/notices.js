@@ -12,8 +12,11 @@ export function noticeRegion() {
 }
 
 function show(place, notice, time) {
-  const button = h("button.plain", { type: "button", "aria-label": "Dismiss this message", onclick: () => notice.remove() },
-    icon("close"));
+  const button = h(
+    "button.plain",
+    { type: "button", "aria-label": "Dismiss this message", onclick: () => notice.remove() },
+    icon("close"),
+  );
   notice.append(button);
   place.append(notice);
   while (place.children.length > 4) {
@@ -43,10 +46,14 @@ export function problem(error) {
   if (!(error instanceof Problem)) {
     return h("div.problem", h("p", h("strong", "The page has failed")), h("p", String(error?.message ?? error)));
   }
-  const parts = error.problems.map(({ field, message }) => h("li", field ? h("code", field) : null, field ? ": " : "", message));
-  return h("div.problem",
+  const parts = error.problems.map(({ field, message }) =>
+    h("li", field ? h("code", field) : null, field ? ": " : "", message),
+  );
+  return h(
+    "div.problem",
     h("p", h("strong", error.title)),
     parts.length > 0 ? h("ul", parts) : error.detail ? h("p", error.detail) : null,
     error.advice ? h("p.advice", error.advice) : null,
-    error.instance ? h("p.advice", "Instance: ", h("code", error.instance)) : null);
+    error.instance ? h("p.advice", "Instance: ", h("code", error.instance)) : null,
+  );
 }

@@ -42,18 +42,21 @@ export class View {
 
   /** Reads now, after `reset`, and when one of the events comes that `when` (if given) finds important. */
   reads(load, { on = [], when = () => true, pause = 1_000 } = {}) {
-    const reader = new Refresher(async () => {
-      try {
-        await load(this.signal);
-        this.content.removeAttribute("aria-busy");
-        this.#trouble.replaceChildren();
-      } catch (error) {
-        if (error.name !== "AbortError" && !this.signal.aborted) {
+    const reader = new Refresher(
+      async () => {
+        try {
+          await load(this.signal);
           this.content.removeAttribute("aria-busy");
-          this.#trouble.replaceChildren(h("div.callout.is-failed", icon("failed"), problem(error)));
+          this.#trouble.replaceChildren();
+        } catch (error) {
+          if (error.name !== "AbortError" && !this.signal.aborted) {
+            this.content.removeAttribute("aria-busy");
+            this.#trouble.replaceChildren(h("div.callout.is-failed", icon("failed"), problem(error)));
+          }
         }
-      }
-    }, { pause, signal: this.signal });
+      },
+      { pause, signal: this.signal },
+    );
     this.#readers.push(reader);
     this.content.setAttribute("aria-busy", "true");
     this.on("reset", () => reader.poke());
@@ -131,6 +134,8 @@ const NOWHERE = {
   name: "?",
   title: "There is no such page",
   show(view) {
-    view.content.append(h("p", "Or it needs a role that you do not have. ", h("a", { href: "#/" }, "To the first page")));
+    view.content.append(
+      h("p", "Or it needs a role that you do not have. ", h("a", { href: "#/" }, "To the first page")),
+    );
   },
 };

@@ -24,13 +24,22 @@ export class Shell {
     this.main = h("main", { id: "main", tabindex: "-1" });
     const banner = new Banner(app);
     this.menu = this.#menu();
-    const opener = h("button.plain.menu-button", {
-      type: "button", "aria-expanded": "false", "aria-controls": "menu", "aria-label": "Menu",
-      onclick: () => this.#open(opener.getAttribute("aria-expanded") !== "true"),
-    }, icon("menu"));
+    const opener = h(
+      "button.plain.menu-button",
+      {
+        type: "button",
+        "aria-expanded": "false",
+        "aria-controls": "menu",
+        "aria-label": "Menu",
+        onclick: () => this.#open(opener.getAttribute("aria-expanded") !== "true"),
+      },
+      icon("menu"),
+    );
     this.opener = opener;
-    this.element = h("div.shell",
-      h("header.top",
+    this.element = h(
+      "div.shell",
+      h(
+        "header.top",
         opener,
         h("a.brand", { href: "#/" }, h("img", { src: ICON, alt: "", width: 22, height: 22 }), "ingestd"),
         h("span.where", { title: `ingestd ${app.me.version ?? ""}` }, app.me.node ?? ""),
@@ -38,11 +47,21 @@ export class Shell {
         h("span.gap"),
         h("span.who", app.me.name ?? "", h("span.role", app.me.role ?? "")),
         themeButton(),
-        h("button.plain", { type: "button", "aria-label": "Keyboard shortcuts", title: "Keyboard shortcuts (?)", onclick: showShortcuts },
-          icon("keys")),
-        app.me.tokens ? h("button", { type: "button", onclick: logOut }, "Log out") : null),
+        h(
+          "button.plain",
+          {
+            type: "button",
+            "aria-label": "Keyboard shortcuts",
+            title: "Keyboard shortcuts (?)",
+            onclick: showShortcuts,
+          },
+          icon("keys"),
+        ),
+        app.me.tokens ? h("button", { type: "button", onclick: logOut }, "Log out") : null,
+      ),
       h("nav.menu", { id: "menu", "aria-label": "Pages" }, this.menu),
-      h("div.body", banner.element, noticeRegion(), this.main));
+      h("div.body", banner.element, noticeRegion(), this.main),
+    );
     const skip = document.querySelector(".skip");
     skip.onclick = (event) => {
       // The address names the page, so the link may not change it.
@@ -58,13 +77,15 @@ export class Shell {
   }
 
   #menu() {
-    const items = pages.filter((page) => page.menu && (!page.role || this.#app.may(page.role))).map((page) => {
-      const badge = h("span.count");
-      const link = h("a", { href: `#/${page.name}` }, icon(page.icon), h("span", page.menu), badge);
-      this.#links.set(page.name, link);
-      this.#badges.set(page.name, badge);
-      return h("li", link);
-    });
+    const items = pages
+      .filter((page) => page.menu && (!page.role || this.#app.may(page.role)))
+      .map((page) => {
+        const badge = h("span.count");
+        const link = h("a", { href: `#/${page.name}` }, icon(page.icon), h("span", page.menu), badge);
+        this.#links.set(page.name, link);
+        this.#badges.set(page.name, badge);
+        return h("li", link);
+      });
     return h("ul", items);
   }
 

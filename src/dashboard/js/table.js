@@ -33,13 +33,21 @@ export function table({ caption, columns, keyOf, empty }) {
   const body = h("tbody");
   const nothing = h("p.empty", { hidden: true }, empty ?? "Nothing here.");
   const head = columns.map(({ title, isNumber, isBare }) =>
-    h(isNumber ? "th.number" : "th", { scope: "col" }, isBare ? h("span.hidden", title) : title));
-  const frame = h("div.table-frame",
-    h("table.list", h("caption.hidden", caption), h("thead", h("tr", head)), body), nothing);
-  const row = (item) => h("tr", columns.map(({ title, cell, isNumber, isWide }) => {
-    const kind = isNumber ? "td.number" : isWide ? "td.wide" : "td";
-    return h(kind, { data: { label: title } }, cell(item));
-  }));
+    h(isNumber ? "th.number" : "th", { scope: "col" }, isBare ? h("span.hidden", title) : title),
+  );
+  const frame = h(
+    "div.table-frame",
+    h("table.list", h("caption.hidden", caption), h("thead", h("tr", head)), body),
+    nothing,
+  );
+  const row = (item) =>
+    h(
+      "tr",
+      columns.map(({ title, cell, isNumber, isWide }) => {
+        const kind = isNumber ? "td.number" : isWide ? "td.wide" : "td";
+        return h(kind, { data: { label: title } }, cell(item));
+      }),
+    );
   return {
     element: frame,
     show(items) {
@@ -61,7 +69,13 @@ export function pager(view) {
       const back = isFirst ? null : h("button", { type: "button", onclick: () => history.back() }, "Back");
       const more = next ? h("a.button", { href: view.address({ after: next }) }, "Next page") : null;
       const rest = left > 0 ? `, ${number(left)} more to look at` : "";
-      fill(element, h("span.summary", isFirst && !next ? `${number(shown)} shown` : `${number(shown)} on this page${rest}`), first, back, more);
+      fill(
+        element,
+        h("span.summary", isFirst && !next ? `${number(shown)} shown` : `${number(shown)} on this page${rest}`),
+        first,
+        back,
+        more,
+      );
       element.hidden = isFirst && !next && shown === 0;
     },
   };
@@ -73,15 +87,27 @@ export function unreadable(place, list) {
     fill(place);
     return;
   }
-  fill(place, h("details.callout.is-held",
-    h("summary", `${number(list.length)} could not be read; ingestd fsck says more`),
-    h("ul", list.slice(0, 20).map(({ path, why }) => h("li", h("code", path), " ", why)))));
+  fill(
+    place,
+    h(
+      "details.callout.is-held",
+      h("summary", `${number(list.length)} could not be read; ingestd fsck says more`),
+      h(
+        "ul",
+        list.slice(0, 20).map(({ path, why }) => h("li", h("code", path), " ", why)),
+      ),
+    ),
+  );
 }
 
 /** Names and values. Empty values are left out. */
 export function facts(entries) {
-  return h("dl.facts", entries.filter(([, value]) => value !== undefined && value !== null && value !== "").map(([name, value]) =>
-    h("div", h("dt", name), h("dd", value))));
+  return h(
+    "dl.facts",
+    entries
+      .filter(([, value]) => value !== undefined && value !== null && value !== "")
+      .map(([name, value]) => h("div", h("dt", name), h("dd", value))),
+  );
 }
 
 /** Whatever an object has, as facts; for what others may have written there. */

@@ -32,14 +32,41 @@ export function access(view) {
     columns: [
       { title: "Item", cell: ({ aid }) => h("span.id", aid) },
       { title: "State", cell: ({ state }) => badge(state) },
-      { title: "Object", cell: ({ ark, version, message }) => [text(ark), version === undefined ? null : ` v${version}`, message ? h("span.hint", message) : null], isWide: true },
+      {
+        title: "Object",
+        cell: ({ ark, version, message }) => [
+          text(ark),
+          version === undefined ? null : ` v${version}`,
+          message ? h("span.hint", message) : null,
+        ],
+        isWide: true,
+      },
       { title: "Queue", cell: ({ size }) => size },
       { title: "Form", cell: ({ form }) => text(form) },
       { title: "Size", cell: ({ bytes: size }) => (size === undefined ? "–" : bytes(size)), isNumber: true },
       { title: "Ready", cell: (item) => when(item["anticipated-availability-time"]) },
-      { title: "Actions", isBare: true, cell: (item) => (item.state === "failed" ? h("div.actions",
-        h("button", { type: "button", "aria-label": `Requeue ${item.aid}`, onclick: () => requeue(item) }, "Requeue"),
-        app.may("admin") ? h("button.danger", { type: "button", "aria-label": `Delete ${item.aid}`, onclick: () => remove(item) }, "Delete…") : null) : null) },
+      {
+        title: "Actions",
+        isBare: true,
+        cell: (item) =>
+          item.state === "failed"
+            ? h(
+                "div.actions",
+                h(
+                  "button",
+                  { type: "button", "aria-label": `Requeue ${item.aid}`, onclick: () => requeue(item) },
+                  "Requeue",
+                ),
+                app.may("admin")
+                  ? h(
+                      "button.danger",
+                      { type: "button", "aria-label": `Delete ${item.aid}`, onclick: () => remove(item) },
+                      "Delete…",
+                    )
+                  : null,
+              )
+            : null,
+      },
     ],
   });
   const requeue = async ({ size, aid }) => {
@@ -51,44 +78,83 @@ export function access(view) {
       failed(error, `${aid} was not requeued.`);
     }
   };
-  const remove = ({ size, aid }) => ask({
-    title: `Delete ${aid}`, confirm: "Delete", danger: true, text: "Whoever has asked for it will not get it.",
-    act: async () => {
-      await api.remove(`/access/items/${api.part(size)}/${api.part(aid)}?confirm=true`);
-      told(`${aid} was deleted.`);
-      reader.now();
-    },
-  });
-  const request = () => ask({
-    title: "Ask for an object", confirm: "Ask for it",
-    fields: [
-      field("ARK", h("input", { name: "ark", required: true, placeholder: "ark:/…", autocomplete: "off", spellcheck: "false" })),
-      field("Version", h("input", { type: "number", name: "version", min: 1 }), "Empty: the newest."),
-      field("As", choice("form", [["zip", "a zip file"], ["bag", "a bag, in a zip file"]])),
-    ],
-    act: async ({ ark, version, form }) => {
-      const answer = await api.post("/access", { ark: ark.trim(), version: version ? Number(version) : undefined, form });
-      sessionStorage.setItem(ASKED, JSON.stringify([answer, ...remembered()].slice(0, 20)));
-      told(`It is being put together: ${bytes(answer.bytes)}.`);
-      reader.now();
-    },
-  });
+  const remove = ({ size, aid }) =>
+    ask({
+      title: `Delete ${aid}`,
+      confirm: "Delete",
+      danger: true,
+      text: "Whoever has asked for it will not get it.",
+      act: async () => {
+        await api.remove(`/access/items/${api.part(size)}/${api.part(aid)}?confirm=true`);
+        told(`${aid} was deleted.`);
+        reader.now();
+      },
+    });
+  const request = () =>
+    ask({
+      title: "Ask for an object",
+      confirm: "Ask for it",
+      fields: [
+        field(
+          "ARK",
+          h("input", { name: "ark", required: true, placeholder: "ark:/…", autocomplete: "off", spellcheck: "false" }),
+        ),
+        field("Version", h("input", { type: "number", name: "version", min: 1 }), "Empty: the newest."),
+        field(
+          "As",
+          choice("form", [
+            ["zip", "a zip file"],
+            ["bag", "a bag, in a zip file"],
+          ]),
+        ),
+      ],
+      act: async ({ ark, version, form }) => {
+        const answer = await api.post("/access", {
+          ark: ark.trim(),
+          version: version ? Number(version) : undefined,
+          form,
+        });
+        sessionStorage.setItem(ASKED, JSON.stringify([answer, ...remembered()].slice(0, 20)));
+        told(`It is being put together: ${bytes(answer.bytes)}.`);
+        reader.now();
+      },
+    });
   const draw = () => {
-    const known = remembered().map((one) => ({ ...one, item: items.find(({ aid, size }) => aid === one.aid && size === one.size) }));
+    const known = remembered().map((one) => ({
+      ...one,
+      item: items.find(({ aid, size }) => aid === one.aid && size === one.size),
+    }));
     own.hidden = known.length === 0;
-    keyed(mine, known, ({ token }) => token, ({ ark, url, item, aid }) => h("li",
-      h("span.lead.text", ark), item ? badge(item.state) : h("span.hint", aid),
-      item?.state === "completed" && typeof url === "string" && url.startsWith("/api/v1/access/")
-        ? h("a.button.primary", { href: url, download: true }, "Fetch it") : h("span.hint", "not there yet")));
+    keyed(
+      mine,
+      known,
+      ({ token }) => token,
+      ({ ark, url, item, aid }) =>
+        h(
+          "li",
+          h("span.lead.text", ark),
+          item ? badge(item.state) : h("span.hint", aid),
+          item?.state === "completed" && typeof url === "string" && url.startsWith("/api/v1/access/")
+            ? h("a.button.primary", { href: url, download: true }, "Fetch it")
+            : h("span.hint", "not there yet"),
+        ),
+    );
   };
   view.actions.append(h("button.primary", { type: "button", onclick: request }, "Ask for an object…"));
-  view.content.append(own, filters(view, [
-    { name: "size", label: "Queue", values: [["", "both"], "small", "large"] },
-    { name: "state", label: "State", values: [["", "any"], "pending", "processing", "completed", "failed"] },
-  ]), list.element);
-  const reader = view.reads(async (signal) => {
-    ({ items } = await api.get(`/access${api.query(asked(view, ["size", "state"]))}`, signal));
-    list.show(items);
-    draw();
-  }, { on: "access", pause: 1_000 });
+  view.content.append(
+    own,
+    filters(view, [
+      { name: "size", label: "Queue", values: [["", "both"], "small", "large"] },
+      { name: "state", label: "State", values: [["", "any"], "pending", "processing", "completed", "failed"] },
+    ]),
+    list.element,
+  );
+  const reader = view.reads(
+    async (signal) => {
+      ({ items } = await api.get(`/access${api.query(asked(view, ["size", "state"]))}`, signal));
+      list.show(items);
+      draw();
+    },
+    { on: "access", pause: 1_000 },
+  );
 }

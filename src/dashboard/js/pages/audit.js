@@ -18,6 +18,8 @@ export function audit(view) {
     ],
   });
   view.content.append(list.element, h("p.hint", "The latest 200."));
-  const reader = view.reads(async (signal) => list.show((await api.get("/audit?limit=200", signal)).entries), { pause: 2_000 });
+  const reader = view.reads(async (signal) => list.show((await api.get("/audit?limit=200", signal)).entries), {
+    pause: 2_000,
+  });
   view.actions.append(h("button", { type: "button", onclick: () => reader.now() }, "Read again"));
 }

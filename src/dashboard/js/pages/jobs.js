@@ -8,8 +8,30 @@ import { asked, date, filters } from "../filters.js";
 import { PAGE, batchLink, jobLink, pager, table, text, unreadable, when } from "../table.js";
 import { failed } from "../notices.js";
 
-const NAMES = ["text", "state", "batch", "collection", "submitter", "min_priority", "max_priority", "newer_than", "older_than"];
-const STATES = ["pending", "held", "estimating", "provisioning", "downloading", "processing", "storing", "recording", "notify", "completed", "failed"];
+const NAMES = [
+  "text",
+  "state",
+  "batch",
+  "collection",
+  "submitter",
+  "min_priority",
+  "max_priority",
+  "newer_than",
+  "older_than",
+];
+const STATES = [
+  "pending",
+  "held",
+  "estimating",
+  "provisioning",
+  "downloading",
+  "processing",
+  "storing",
+  "recording",
+  "notify",
+  "completed",
+  "failed",
+];
 
 export function jobs(view) {
   const { app } = view;
@@ -26,52 +48,84 @@ export function jobs(view) {
       { title: "State", cell: ({ state }) => badge(state) },
       { title: "Batch", cell: ({ bid }) => batchLink(bid) },
       { title: "Profile", cell: ({ profile, submitter }) => [text(profile), h("span.hint", submitter)] },
-      { title: "Message", cell: ({ message, local_ids }) => [text(message), local_ids?.length > 0 ? h("span.hint", local_ids.join(", ")) : null], isWide: true },
+      {
+        title: "Message",
+        cell: ({ message, local_ids }) => [
+          text(message),
+          local_ids?.length > 0 ? h("span.hint", local_ids.join(", ")) : null,
+        ],
+        isWide: true,
+      },
       { title: "Priority", cell: ({ priority }) => priority ?? "–", isNumber: true },
       { title: "Changed", cell: ({ last_modified }) => when(last_modified) },
     ],
   });
   const pages = pager(view);
-  view.content.append(filters(view, [
-    { name: "text", label: "Text", type: "search", placeholder: "id, message, URL, ARK…" },
-    { name: "state", label: "State", values: [["", "any"], ...STATES] },
-    { name: "batch", label: "Batch", placeholder: "bid…" },
-    { name: "collection", label: "Collection", isMore: true },
-    { name: "submitter", label: "Submitter", isMore: true },
-    { name: "min_priority", label: "Priority from", type: "number", isMore: true },
-    { name: "max_priority", label: "Priority to", type: "number", isMore: true },
-    { name: "newer_than", label: "Changed after", type: "date", isMore: true },
-    { name: "older_than", label: "Changed before", type: "date", isMore: true },
-  ]), damaged, list.element, pages.element);
+  view.content.append(
+    filters(view, [
+      { name: "text", label: "Text", type: "search", placeholder: "id, message, URL, ARK…" },
+      { name: "state", label: "State", values: [["", "any"], ...STATES] },
+      { name: "batch", label: "Batch", placeholder: "bid…" },
+      { name: "collection", label: "Collection", isMore: true },
+      { name: "submitter", label: "Submitter", isMore: true },
+      { name: "min_priority", label: "Priority from", type: "number", isMore: true },
+      { name: "max_priority", label: "Priority to", type: "number", isMore: true },
+      { name: "newer_than", label: "Changed after", type: "date", isMore: true },
+      { name: "older_than", label: "Changed before", type: "date", isMore: true },
+    ]),
+    damaged,
+    list.element,
+    pages.element,
+  );
   if (app.may("operator")) {
-    fill(view.actions, isFiltered
-      ? h("button", { type: "button", onclick: () => together(view, filter) }, "Act on all that match…")
-      : h("span.hint", "Search for some to act on all of them."));
+    fill(
+      view.actions,
+      isFiltered
+        ? h("button", { type: "button", onclick: () => together(view, filter) }, "Act on all that match…")
+        : h("span.hint", "Search for some to act on all of them."),
+    );
   }
 
   let shown = new Set();
   let isFull = true;
-  view.reads(async (signal) => {
-    const page = await api.get(`/jobs${api.query({ ...filter, after: view.params.get("after"), limit: PAGE, order: "newest" })}`, signal);
-    shown = new Set(page.jobs.map(({ jid }) => jid));
-    isFull = page.jobs.length >= PAGE;
-    list.show(page.jobs);
-    pages.show({ ...page, shown: page.jobs.length });
-    unreadable(damaged, page.unreadable);
-  }, { on: "jobs", pause: 2_000, when: ({ moved, more }) => more > 0 || !isFull || moved.some(({ jid }) => shown.has(jid)) });
+  view.reads(
+    async (signal) => {
+      const page = await api.get(
+        `/jobs${api.query({ ...filter, after: view.params.get("after"), limit: PAGE, order: "newest" })}`,
+        signal,
+      );
+      shown = new Set(page.jobs.map(({ jid }) => jid));
+      isFull = page.jobs.length >= PAGE;
+      list.show(page.jobs);
+      pages.show({ ...page, shown: page.jobs.length });
+      unreadable(damaged, page.unreadable);
+    },
+    {
+      on: "jobs",
+      pause: 2_000,
+      when: ({ moved, more }) => more > 0 || !isFull || moved.some(({ jid }) => shown.has(jid)),
+    },
+  );
 }
 
 /** The filter of the list as that of a bulk action. */
 async function together(view, { state, min_priority, max_priority, ...rest }) {
   const some = Object.fromEntries(Object.entries(rest).filter(([, value]) => value));
   const filter = {
-    ...some, ...(state ? { states: state.split(",") } : {}),
-    ...(min_priority ? { min_priority: Number(min_priority) } : {}), ...(max_priority ? { max_priority: Number(max_priority) } : {}),
+    ...some,
+    ...(state ? { states: state.split(",") } : {}),
+    ...(min_priority ? { min_priority: Number(min_priority) } : {}),
+    ...(max_priority ? { max_priority: Number(max_priority) } : {}),
   };
   const actions = ["requeue", "hold", "release", "priority", ...(view.app.may("admin") ? ["delete"] : [])];
   const action = state === "held" ? "release" : state === "failed" || !state ? "requeue" : "hold";
   try {
-    await bulk(view.app, await view.app.tables(), { filter, action, actions, about: "Act on all jobs that match" }, () => view.again());
+    await bulk(
+      view.app,
+      await view.app.tables(),
+      { filter, action, actions, about: "Act on all jobs that match" },
+      () => view.again(),
+    );
   } catch (error) {
     failed(error);
   }

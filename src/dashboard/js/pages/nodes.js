@@ -9,7 +9,15 @@ import { workBar } from "../bars.js";
 import { facts, jobLink, section, table, text, when } from "../table.js";
 import { nodeActions } from "../node_actions.js";
 
-const WAITING = { ready: "ready", taken: "taken", locked: "locked elsewhere", parked: "put aside", delayed: "waiting for a retry", not_due: "not due", busy: "busy" };
+const WAITING = {
+  ready: "ready",
+  taken: "taken",
+  locked: "locked elsewhere",
+  parked: "put aside",
+  delayed: "waiting for a retry",
+  not_due: "not due",
+  busy: "busy",
+};
 
 export function nodes(view) {
   const { app } = view;
@@ -40,28 +48,73 @@ export function nodes(view) {
     caption: "All nodes",
     keyOf: ({ component }) => component,
     columns: [
-      { title: "Node", cell: ({ node, this: isThis, url }) => [isThis || !url ? h("strong", node) : h("a.text", { href: url, rel: "noreferrer" }, node), isThis ? h("span.tag", "this one") : null] },
+      {
+        title: "Node",
+        cell: ({ node, this: isThis, url }) => [
+          isThis || !url ? h("strong", node) : h("a.text", { href: url, rel: "noreferrer" }, node),
+          isThis ? h("span.tag", "this one") : null,
+        ],
+      },
       { title: "State", cell: ({ state }) => text(state) },
       { title: "Version", cell: ({ version }) => text(version) },
-      { title: "Workers", cell: ({ pools: sizes }) => number(Object.values(sizes ?? {}).reduce((sum, size) => sum + size, 0)), isNumber: true },
-      { title: "Restarts", cell: ({ restarts, last_restart }) => [number(restarts), last_restart ? h("span.hint", "last ", when(last_restart)) : null], isNumber: true },
+      {
+        title: "Workers",
+        cell: ({ pools: sizes }) => number(Object.values(sizes ?? {}).reduce((sum, size) => sum + size, 0)),
+        isNumber: true,
+      },
+      {
+        title: "Restarts",
+        cell: ({ restarts, last_restart }) => [
+          number(restarts),
+          last_restart ? h("span.hint", "last ", when(last_restart)) : null,
+        ],
+        isNumber: true,
+      },
       { title: "File system", cell: ({ file_system }) => text(file_system) },
       { title: "Since", cell: ({ since }) => when(since) },
     ],
   });
-  view.content.append(section("All nodes", all.element), section("Pools of this node", pools.element), section("At work on this node", working.element), about);
+  view.content.append(
+    section("All nodes", all.element),
+    section("Pools of this node", pools.element),
+    section("At work on this node", working.element),
+    about,
+  );
 
-  view.reads(async (signal) => {
-    const node = await api.get("/node", signal);
-    fill(view.actions, nodeActions(app, node, () => view.again()));
-    working.show(node.working);
-    fill(about, section(`Node ${node.node}`, facts([
-      ["Mode", node.mode], ["Session", node.session], ["Ready", node.ready ? "yes" : "no"], ["Component", h("code.text", node.component)], ["Version", node.version],
-      ["Transitions", number(node.moved)], ["Handed over", number(node.handed_over)], ["Restarts", number(node.restarts)], ["Stalls", number(node.stalls)],
-      ["Sessions", number(node.sessions)], ["Healed by the sweep", number(node.sweep_healed)],
-    ])));
-  }, { on: ["jobs", "node", "beat"], pause: 2_000 });
-  view.reads(async (signal) => pools.show((await api.get("/pools", signal)).pools), { on: ["nodes", "counts"], pause: 2_000 });
+  view.reads(
+    async (signal) => {
+      const node = await api.get("/node", signal);
+      fill(
+        view.actions,
+        nodeActions(app, node, () => view.again()),
+      );
+      working.show(node.working);
+      fill(
+        about,
+        section(
+          `Node ${node.node}`,
+          facts([
+            ["Mode", node.mode],
+            ["Session", node.session],
+            ["Ready", node.ready ? "yes" : "no"],
+            ["Component", h("code.text", node.component)],
+            ["Version", node.version],
+            ["Transitions", number(node.moved)],
+            ["Handed over", number(node.handed_over)],
+            ["Restarts", number(node.restarts)],
+            ["Stalls", number(node.stalls)],
+            ["Sessions", number(node.sessions)],
+            ["Healed by the sweep", number(node.sweep_healed)],
+          ]),
+        ),
+      );
+    },
+    { on: ["jobs", "node", "beat"], pause: 2_000 },
+  );
+  view.reads(async (signal) => pools.show((await api.get("/pools", signal)).pools), {
+    on: ["nodes", "counts"],
+    pause: 2_000,
+  });
   view.reads(async (signal) => all.show((await api.get("/nodes", signal)).nodes), { on: "nodes", pause: 1_000 });
 }
 
@@ -69,7 +122,9 @@ function waits(waiting) {
   if (!waiting) {
     return h("span.none", "–");
   }
-  const some = Object.entries(waiting).filter(([, count]) => count > 0).map(([name, count]) => `${number(count)} ${WAITING[name] ?? name}`);
+  const some = Object.entries(waiting)
+    .filter(([, count]) => count > 0)
+    .map(([name, count]) => `${number(count)} ${WAITING[name] ?? name}`);
   return some.length > 0 ? some.join(" · ") : h("span.none", "nothing");
 }
 
@@ -78,41 +133,70 @@ function resizer(app, { name, size }, done) {
   if (!app.may("admin")) {
     return number(size);
   }
-  const input = h("input", { type: "number", min: 0, max: 1000, required: true, value: size, "aria-label": `Workers of ${name}` });
+  const input = h("input", {
+    type: "number",
+    min: 0,
+    max: 1000,
+    required: true,
+    value: size,
+    "aria-label": `Workers of ${name}`,
+  });
   const set = h("button", { type: "submit", hidden: true, "aria-label": `Set the workers of ${name}` }, "Set");
   input.addEventListener("input", () => {
     set.hidden = input.value === String(size);
   });
-  return h("form.resizer", {
-    onsubmit: async (event) => {
-      event.preventDefault();
-      set.disabled = true;
-      try {
-        const pool = await api.patch(`/pools/${api.part(name)}`, { size: Number(input.value) });
-        told(`${name} has ${pool.size} workers now, until the configuration is read again.`);
-        done();
-      } catch (error) {
-        failed(error, `${name} keeps its size.`);
-        input.value = size;
-        set.hidden = true;
-      }
-      set.disabled = false;
-      input.focus();
+  return h(
+    "form.resizer",
+    {
+      onsubmit: async (event) => {
+        event.preventDefault();
+        set.disabled = true;
+        try {
+          const pool = await api.patch(`/pools/${api.part(name)}`, { size: Number(input.value) });
+          told(`${name} has ${pool.size} workers now, until the configuration is read again.`);
+          done();
+        } catch (error) {
+          failed(error, `${name} keeps its size.`);
+          input.value = size;
+          set.hidden = true;
+        }
+        set.disabled = false;
+        input.focus();
+      },
     },
-  }, input, set);
+    input,
+    set,
+  );
 }
 
 function stall(app, { name, stall: time }, done) {
   if (!app.may("admin")) {
     return time;
   }
-  return h("button.plain.text-button", { type: "button", "aria-label": `Change when a step of ${name} is stalled, now after ${time}`, onclick: () => ask({
-    title: `Stalls of ${name}`, confirm: "Set", text: "A step without any progress for so long is stopped, counted and tried again.",
-    fields: [field("After", h("input", { name: "stall", required: true, value: time, autocomplete: "off" }), "As 90s, 10m or 1h.")],
-    act: async (values) => {
-      const pool = await api.patch(`/pools/${api.part(name)}`, { stall: values.stall.trim() });
-      told(`A step of ${name} is stalled after ${pool.stall} now.`);
-      done();
+  return h(
+    "button.plain.text-button",
+    {
+      type: "button",
+      "aria-label": `Change when a step of ${name} is stalled, now after ${time}`,
+      onclick: () =>
+        ask({
+          title: `Stalls of ${name}`,
+          confirm: "Set",
+          text: "A step without any progress for so long is stopped, counted and tried again.",
+          fields: [
+            field(
+              "After",
+              h("input", { name: "stall", required: true, value: time, autocomplete: "off" }),
+              "As 90s, 10m or 1h.",
+            ),
+          ],
+          act: async (values) => {
+            const pool = await api.patch(`/pools/${api.part(name)}`, { stall: values.stall.trim() });
+            told(`A step of ${name} is stalled after ${pool.stall} now.`);
+            done();
+          },
+        }),
     },
-  }) }, time);
+    time,
+  );
 }

@@ -20,8 +20,15 @@ class Station {
 
   constructor(state, isLane) {
     this.state = state;
-    const link = h("a", { href: `#/${state === "failed" ? "failed" : `jobs?state=${encodeURIComponent(state)}`}` },
-      h("span.name", icon(kindOf(state)), state), this.#count, this.#spark.element, this.#rate, this.#pool);
+    const link = h(
+      "a",
+      { href: `#/${state === "failed" ? "failed" : `jobs?state=${encodeURIComponent(state)}`}` },
+      h("span.name", icon(kindOf(state)), state),
+      this.#count,
+      this.#spark.element,
+      this.#rate,
+      this.#pool,
+    );
     this.element = h(`li.station.is-${kindOf(state)}${isLane ? ".lane" : ""}`, { data: { state } }, link);
   }
 
@@ -51,24 +58,40 @@ export function pipeline(view) {
 
   const actions = h("div.actions");
   view.actions.append(actions);
-  view.content.append(picture, sums,
-    h("div.columns", section("At work on this node", working), section("Latest batches", latest),
-      section("Why jobs failed", reasons), section("Latest restarts", restarts)));
+  view.content.append(
+    picture,
+    sums,
+    h(
+      "div.columns",
+      section("At work on this node", working),
+      section("Latest batches", latest),
+      section("Why jobs failed", reasons),
+      section("Latest restarts", restarts),
+    ),
+  );
 
-  const draw = throttled(() => {
-    const busy = new Map();
-    for (const { pool } of node?.working ?? []) {
-      busy.set(pool, (busy.get(pool) ?? 0) + 1);
-    }
-    for (const station of stations) {
-      const pool = node?.pools?.[station.state];
-      station.draw(app.counts?.[station.state], app.flow, pool && { size: pool.size, busy: busy.get(station.state) ?? 0 });
-    }
-    if (app.flow.isMoving()) {
-      // A minute without events has to become a rate of nothing by itself.
-      setTimeout(draw, 2_000);
-    }
-  }, 500, view.signal);
+  const draw = throttled(
+    () => {
+      const busy = new Map();
+      for (const { pool } of node?.working ?? []) {
+        busy.set(pool, (busy.get(pool) ?? 0) + 1);
+      }
+      for (const station of stations) {
+        const pool = node?.pools?.[station.state];
+        station.draw(
+          app.counts?.[station.state],
+          app.flow,
+          pool && { size: pool.size, busy: busy.get(station.state) ?? 0 },
+        );
+      }
+      if (app.flow.isMoving()) {
+        // A minute without events has to become a rate of nothing by itself.
+        setTimeout(draw, 2_000);
+      }
+    },
+    500,
+    view.signal,
+  );
   view.on(["counts", "flow"], draw);
 
   view.reads(async () => {
@@ -76,74 +99,145 @@ export function pipeline(view) {
     const chain = walk(tables.jobs);
     const lanes = ["held", "failed"].filter((state) => tables.jobs.states.includes(state));
     stations = [...chain.map((state) => new Station(state, false)), ...lanes.map((state) => new Station(state, true))];
-    const main = h("ol.stations", { "aria-label": "States of a job, in their order" }, stations.slice(0, chain.length).map(({ element }) => element));
+    const main = h(
+      "ol.stations",
+      { "aria-label": "States of a job, in their order" },
+      stations.slice(0, chain.length).map(({ element }) => element),
+    );
     main.style.setProperty("--stations", String(chain.length));
-    picture.replaceChildren(main, branches(tables.jobs, chain), h("ul.lanes", { "aria-label": "Jobs that wait for somebody" },
-      stations.slice(chain.length).map(({ element }) => element)));
+    picture.replaceChildren(
+      main,
+      branches(tables.jobs, chain),
+      h(
+        "ul.lanes",
+        { "aria-label": "Jobs that wait for somebody" },
+        stations.slice(chain.length).map(({ element }) => element),
+      ),
+    );
     draw();
   });
 
-  view.reads(async (signal) => {
-    const counts = await api.get("/states/counts", signal);
-    app.counts = counts.jobs;
-    const all = Object.values(counts.jobs).reduce((sum, count) => sum + count, 0);
-    say(sums, `${number(all)} jobs in the queues · ${number(counts.batches)} batches · access: ${number(counts.access.small)} small, ${number(counts.access.large)} large`);
-    draw();
-  }, { on: ["batches", "access"], pause: 5_000 });
+  view.reads(
+    async (signal) => {
+      const counts = await api.get("/states/counts", signal);
+      app.counts = counts.jobs;
+      const all = Object.values(counts.jobs).reduce((sum, count) => sum + count, 0);
+      say(
+        sums,
+        `${number(all)} jobs in the queues · ${number(counts.batches)} batches · access: ${number(counts.access.small)} small, ${number(counts.access.large)} large`,
+      );
+      draw();
+    },
+    { on: ["batches", "access"], pause: 5_000 },
+  );
 
-  view.reads(async (signal) => {
-    node = await api.get("/node", signal);
-    actions.replaceChildren(...nodeActions(app, node, () => view.again()));
-    rows(working, node.working.slice(0, 8), ({ worker }) => worker, (work) => [
-      h("span.lead", jobLink(work.job ?? ""), h("span.hint", work.worker)),
-      workBar(work), h("span.end", duration(work.running_ms)),
-    ], node.working.length > 8 ? `and ${number(node.working.length - 8)} more` : "Nothing: all workers are idle.");
-    draw();
-    // The comments of the stream are a slow clock: bytes move without any event.
-  }, { on: ["jobs", "node", "beat"], pause: 2_000 });
+  view.reads(
+    async (signal) => {
+      node = await api.get("/node", signal);
+      actions.replaceChildren(...nodeActions(app, node, () => view.again()));
+      rows(
+        working,
+        node.working.slice(0, 8),
+        ({ worker }) => worker,
+        (work) => [
+          h("span.lead", jobLink(work.job ?? ""), h("span.hint", work.worker)),
+          workBar(work),
+          h("span.end", duration(work.running_ms)),
+        ],
+        node.working.length > 8 ? `and ${number(node.working.length - 8)} more` : "Nothing: all workers are idle.",
+      );
+      draw();
+      // The comments of the stream are a slow clock: bytes move without any event.
+    },
+    { on: ["jobs", "node", "beat"], pause: 2_000 },
+  );
 
-  view.reads(async (signal) => {
-    const { batches } = await api.get(`/batches${api.query({ limit: 6, order: "newest" })}`, signal);
-    rows(latest, batches, ({ bid }) => bid, (batch) => [
-      h("span.lead", batchLink(batch.bid), badge(batch.state)), batchBar(batch), h("span.end", when(batch.last_modified)),
-    ], "No batches yet.");
-  }, { on: "batches", pause: 2_000 });
+  view.reads(
+    async (signal) => {
+      const { batches } = await api.get(`/batches${api.query({ limit: 6, order: "newest" })}`, signal);
+      rows(
+        latest,
+        batches,
+        ({ bid }) => bid,
+        (batch) => [
+          h("span.lead", batchLink(batch.bid), badge(batch.state)),
+          batchBar(batch),
+          h("span.end", when(batch.last_modified)),
+        ],
+        "No batches yet.",
+      );
+    },
+    { on: "batches", pause: 2_000 },
+  );
 
-  view.reads(async (signal) => {
-    const { groups } = await api.get("/jobs/reasons", signal);
-    rows(reasons, groups.slice(0, 5), ({ reason }) => reason, ({ example, count }) => [
-      h("a.lead.text", { href: "#/failed" }, example || "no message"), h("span.end.number", number(count)),
-    ], "No job has failed.");
-  }, { on: "counts", pause: 5_000 });
+  view.reads(
+    async (signal) => {
+      const { groups } = await api.get("/jobs/reasons", signal);
+      rows(
+        reasons,
+        groups.slice(0, 5),
+        ({ reason }) => reason,
+        ({ example, count }) => [
+          h("a.lead.text", { href: "#/failed" }, example || "no message"),
+          h("span.end.number", number(count)),
+        ],
+        "No job has failed.",
+      );
+    },
+    { on: "counts", pause: 5_000 },
+  );
 
-  view.reads(async (signal) => {
-    const list = (await api.get("/restarts?limit=5", signal)).restarts;
-    rows(restarts, list.slice(0, 5), ({ at, actor }) => at + actor, ({ at, actor, reason, message }) => [
-      h("span.lead", h("code", actor), h("span.tag", reason)), text(message), h("span.end", when(at)),
-    ], "Nothing was restarted.");
-  }, { on: "restart", pause: 1_000 });
+  view.reads(
+    async (signal) => {
+      const list = (await api.get("/restarts?limit=5", signal)).restarts;
+      rows(
+        restarts,
+        list.slice(0, 5),
+        ({ at, actor }) => at + actor,
+        ({ at, actor, reason, message }) => [
+          h("span.lead", h("code", actor), h("span.tag", reason)),
+          text(message),
+          h("span.end", when(at)),
+        ],
+        "Nothing was restarted.",
+      );
+    },
+    { on: "restart", pause: 1_000 },
+  );
 }
 
 /** Short lists, with a word for what is not there or not shown. */
 function rows(list, items, keyOf, cells, rest) {
   const lines = items.map((item) => ({ item }));
   const isCut = items.length > 0 && rest.startsWith("and ");
-  keyed(list, items.length === 0 || isCut ? [...lines, { rest }] : lines,
+  keyed(
+    list,
+    items.length === 0 || isCut ? [...lines, { rest }] : lines,
     (line) => (line.rest ? "rest" : keyOf(line.item)),
-    (line) => (line.rest ? h("li.empty", line.rest) : h("li", cells(line.item))));
+    (line) => (line.rest ? h("li.empty", line.rest) : h("li", cells(line.item))),
+  );
 }
 
 /** The ways out of the row of states: to held, and to failed. */
 function branches(table, chain) {
-  const drawing = svg("svg", { class: "branches", viewBox: `0 0 ${chain.length * 10} 10`, preserveAspectRatio: "none", "aria-hidden": "true" });
+  const drawing = svg("svg", {
+    class: "branches",
+    viewBox: `0 0 ${chain.length * 10} 10`,
+    preserveAspectRatio: "none",
+    "aria-hidden": "true",
+  });
   const targets = { held: 0.25, failed: 0.75 };
   for (const [state, share] of Object.entries(targets)) {
-    const from = chain.filter((one) => table.moves.some((move) => move.from.includes(one) && move.to.includes(state) && move.kind === "state"));
+    const from = chain.filter((one) =>
+      table.moves.some((move) => move.from.includes(one) && move.to.includes(state) && move.kind === "state"),
+    );
     const end = share * chain.length * 10;
     for (const one of from) {
       const x = chain.indexOf(one) * 10 + (state === "held" ? 4 : 6);
       const level = state === "held" ? 3.4 : 6.4;
-      drawing.append(svg("path", { d: `M${x} 0V${level}H${end}V10`, class: `is-${state}`, "vector-effect": "non-scaling-stroke" }));
+      drawing.append(
+        svg("path", { d: `M${x} 0V${level}H${end}V10`, class: `is-${state}`, "vector-effect": "non-scaling-stroke" }),
+      );
     }
   }
   return drawing;

@@ -17,23 +17,34 @@ export function restarts(view) {
       { title: "When", cell: ({ at }) => when(at) },
       { title: "Actor", cell: ({ actor, node }) => [h("code.text", actor), h("span.hint", node)] },
       { title: "Reason", cell: ({ reason }) => h("span.tag", reason) },
-      { title: "Message", cell: ({ message, location: where }) => [text(message), where ? h("span.hint", where) : null], isWide: true },
+      {
+        title: "Message",
+        cell: ({ message, location: where }) => [text(message), where ? h("span.hint", where) : null],
+        isWide: true,
+      },
       { title: "Job", cell: ({ job, batch }) => [jobLink(job), batch ? h("span.hint", batchLink(batch)) : null] },
       { title: "In a row", cell: ({ count }) => count, isNumber: true },
       { title: "Pause", cell: ({ backoff_ms }) => duration(backoff_ms), isNumber: true },
     ],
   });
   const fewer = h("p.hint", { hidden: true }, `The latest ${PAGE} are shown; search to see others.`);
-  view.content.append(filters(view, [
-    { name: "actor", label: "Actor", type: "search", placeholder: "downloading-" },
-    { name: "reason", label: "Reason", values: [["", "any"], "panic", "error", "stall", "killed", "expired"] },
-    { name: "pool", label: "Pool", isMore: true },
-    { name: "job", label: "Job", isMore: true },
-    { name: "batch", label: "Batch", isMore: true },
-  ]), list.element, fewer);
-  view.reads(async (signal) => {
-    const found = (await api.get(`/restarts${api.query({ ...asked(view, NAMES), limit: PAGE })}`, signal)).restarts;
-    list.show(found);
-    fewer.hidden = found.length < PAGE;
-  }, { on: "restart", pause: 500 });
+  view.content.append(
+    filters(view, [
+      { name: "actor", label: "Actor", type: "search", placeholder: "downloading-" },
+      { name: "reason", label: "Reason", values: [["", "any"], "panic", "error", "stall", "killed", "expired"] },
+      { name: "pool", label: "Pool", isMore: true },
+      { name: "job", label: "Job", isMore: true },
+      { name: "batch", label: "Batch", isMore: true },
+    ]),
+    list.element,
+    fewer,
+  );
+  view.reads(
+    async (signal) => {
+      const found = (await api.get(`/restarts${api.query({ ...asked(view, NAMES), limit: PAGE })}`, signal)).restarts;
+      list.show(found);
+      fewer.hidden = found.length < PAGE;
+    },
+    { on: "restart", pause: 500 },
+  );
 }

@@ -6,45 +6,102 @@ import { field } from "../dialogs.js";
 import { problem, told } from "../notices.js";
 import { choice } from "../dialogs.js";
 
-const TYPES = [["", "guess it"], ["file", "a single file"], ["container", "a container (zip, tar)"], ["object-manifest", "an object manifest"],
-  ["batch-manifest", "a batch manifest"], ["container-batch-manifest", "a manifest of containers"], ["single-file-batch-manifest", "a manifest of single files"]];
+const TYPES = [
+  ["", "guess it"],
+  ["file", "a single file"],
+  ["container", "a container (zip, tar)"],
+  ["object-manifest", "an object manifest"],
+  ["batch-manifest", "a batch manifest"],
+  ["container-batch-manifest", "a manifest of containers"],
+  ["single-file-batch-manifest", "a manifest of single files"],
+];
 const DIGESTS = [["", "none"], "sha-256", "sha-512", "sha-1", "md5", "crc32"];
 
 /** The form's names, where they differ from those that a problem speaks of. */
-const SAME = { payload_url: "url", primary_id: "primaryIdentifier", local_id: "localIdentifier", digest_type: "digestType", digest_value: "digestValue" };
+const SAME = {
+  payload_url: "url",
+  primary_id: "primaryIdentifier",
+  local_id: "localIdentifier",
+  digest_type: "digestType",
+  digest_value: "digestValue",
+};
 
 export function submit(view) {
   const { app } = view;
-  const input = (name, attributes = {}) => h("input", { name, autocomplete: "off", spellcheck: "false", ...attributes });
+  const input = (name, attributes = {}) =>
+    h("input", { name, autocomplete: "off", spellcheck: "false", ...attributes });
   const profile = h("select", { name: "profile", required: true });
   const file = h("input", { type: "file", name: "file" });
   const url = input("url", { type: "url", placeholder: "https://…" });
-  const submitter = input("submitter", { required: app.may("operator"), value: app.may("operator") ? "" : app.me.name });
+  const submitter = input("submitter", {
+    required: app.may("operator"),
+    value: app.may("operator") ? "" : app.me.name,
+  });
   const fromFile = field("File", file);
   const fromUrl = field("URL", url, "http, https or file, as the configuration allows.");
-  const source = (value, text, isChosen) => h("label.tick", h("input", { type: "radio", name: "source", value, checked: isChosen, onchange: choose }), h("span", text));
+  const source = (value, text, isChosen) =>
+    h(
+      "label.tick",
+      h("input", { type: "radio", name: "source", value, checked: isChosen, onchange: choose }),
+      h("span", text),
+    );
   const wrong = h("div", { role: "alert" });
   const progress = h("progress", { max: 1, value: 0, hidden: true, "aria-label": "Sent so far" });
   const send = h("button.primary", { type: "submit" }, "Submit");
 
-  const form = h("form.panel.submit", { novalidate: true, onsubmit: deposit },
-    h("fieldset", h("legend", "What"), h("div.ticks", source("file", "A file from here", true), source("url", "An address", false)), fromFile, fromUrl,
-      field("It is", choice("type", TYPES))),
-    h("fieldset", h("legend", "For whom"), field("Profile", profile), field("Submitter", submitter),
-      field("Notify", input("notification"), "Mail addresses, apart by commas.")),
-    h("details", h("summary", "Describe it"), h("div.grid",
-      field("Title", input("title")), field("Creator", input("creator")), field("Date", input("date")),
-      field("Primary identifier", input("primaryIdentifier", { placeholder: "ark:/…" })), field("Local identifiers", input("localIdentifier"), "Apart by semicolons."),
-      field("Digest", choice("digestType", DIGESTS)), field("Its value", input("digestValue")),
-      field("Note", input("note")), app.may("operator") ? field("Priority", input("priority"), "0 to 99, or the name of a class.") : null)),
-    wrong, h("footer.actions", progress, send));
+  const form = h(
+    "form.panel.submit",
+    { novalidate: true, onsubmit: deposit },
+    h(
+      "fieldset",
+      h("legend", "What"),
+      h("div.ticks", source("file", "A file from here", true), source("url", "An address", false)),
+      fromFile,
+      fromUrl,
+      field("It is", choice("type", TYPES)),
+    ),
+    h(
+      "fieldset",
+      h("legend", "For whom"),
+      field("Profile", profile),
+      field("Submitter", submitter),
+      field("Notify", input("notification"), "Mail addresses, apart by commas."),
+    ),
+    h(
+      "details",
+      h("summary", "Describe it"),
+      h(
+        "div.grid",
+        field("Title", input("title")),
+        field("Creator", input("creator")),
+        field("Date", input("date")),
+        field("Primary identifier", input("primaryIdentifier", { placeholder: "ark:/…" })),
+        field("Local identifiers", input("localIdentifier"), "Apart by semicolons."),
+        field("Digest", choice("digestType", DIGESTS)),
+        field("Its value", input("digestValue")),
+        field("Note", input("note")),
+        app.may("operator") ? field("Priority", input("priority"), "0 to 99, or the name of a class.") : null,
+      ),
+    ),
+    wrong,
+    h("footer.actions", progress, send),
+  );
   view.content.append(form);
   choose();
 
   view.reads(async (signal) => {
     const { profiles } = await api.get("/profiles", signal);
     const chosen = profile.value;
-    fill(profile, profiles.map(({ name, title, hold }) => h("option", { value: name, selected: name === chosen }, `${title ? `${title} (${name})` : name}${hold ? ", held" : ""}`)));
+    fill(
+      profile,
+      profiles.map(({ name, title, hold }) =>
+        h(
+          "option",
+          { value: name, selected: name === chosen },
+          `${title ? `${title} (${name})` : name}${hold ? ", held" : ""}`,
+        ),
+      ),
+    );
   });
 
   function choose() {
@@ -61,9 +118,24 @@ export function submit(view) {
     }
     const isFile = form.elements.source.value === "file";
     if (!form.checkValidity() || (isFile && file.files.length === 0) || (!isFile && !url.value.trim())) {
-      const missing = isFile && file.files.length === 0 ? file : !isFile && !url.value.trim() ? url : form.querySelector(":invalid:not(fieldset)");
+      const missing =
+        isFile && file.files.length === 0
+          ? file
+          : !isFile && !url.value.trim()
+            ? url
+            : form.querySelector(":invalid:not(fieldset)");
       missing.setAttribute("aria-invalid", "true");
-      fill(wrong, h("div.callout.is-failed", icon("failed"), h("p", `Something is missing: ${form.querySelector(`label[for="${missing.id}"]`)?.textContent ?? missing.name}.`)));
+      fill(
+        wrong,
+        h(
+          "div.callout.is-failed",
+          icon("failed"),
+          h(
+            "p",
+            `Something is missing: ${form.querySelector(`label[for="${missing.id}"]`)?.textContent ?? missing.name}.`,
+          ),
+        ),
+      );
       missing.focus();
       return;
     }
