@@ -2,14 +2,14 @@
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ingest_harness::{FileServer, eventually};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// Any port that is free.
 pub(crate) const PORT_OF_CHOICE: u16 = 0;
 
@@ -128,8 +128,13 @@ impl TestNode {
 
     /// Waits until the node says of something what `check` wants.
     pub(crate) async fn says(&self, path: &str, what: &str, check: impl Fn(&Value) -> bool) -> Value {
-        eventually(&format!("{path}: {what}"), PATIENCE, || async {
+        let end = Instant::now() + PATIENCE;
+        eventually(&format!("{path}: {what}"), PATIENCE * 2, || async {
             let answer = self.get(path).await;
+            assert!(
+                check(&answer) || Instant::now() < end,
+                "waited in vain for {path} to say {what}; it says {answer:#}"
+            );
             check(&answer).then_some(answer)
         })
         .await

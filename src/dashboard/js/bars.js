@@ -59,18 +59,20 @@ export function batchBar({ jobs = {}, expansion }) {
   );
 }
 
-/** How far a piece of work is, if that is known. */
+/** How far a piece of work is, if that is known; else what it has done so far. */
 export function workBar({ done_files = 0, done_bytes = 0, all_files = 0, all_bytes = 0 }) {
-  const known =
-    all_bytes > 0
-      ? [done_bytes, all_bytes, `${bytes(done_bytes)} of ${bytes(all_bytes)}`]
-      : all_files > 0
-        ? [done_files, all_files, `${number(done_files)} of ${number(all_files)} files`]
-        : null;
-  if (!known) {
-    return h("span.none", done_bytes > 0 ? bytes(done_bytes) : "–");
+  if (all_bytes > 0) {
+    return progress(done_bytes, all_bytes, `${bytes(done_bytes)} of ${bytes(all_bytes)}`);
   }
-  const [done, all, label] = known;
+  const soFar = done_bytes > 0 ? `${bytes(done_bytes)} so far` : "";
+  if (all_files > 1) {
+    const files = `${number(done_files)} of ${number(all_files)} files`;
+    return progress(done_files, all_files, soFar ? `${files}, ${soFar}` : files);
+  }
+  return soFar ? h("span.caption", soFar) : h("span.none", "–");
+}
+
+function progress(done, all, label) {
   return h("div.progress", bar([["working", Math.min(done, all)]], all, label), h("span.caption", label));
 }
 
