@@ -179,3 +179,50 @@ pub(crate) async fn lists_are_asked_for_in_pages(browser: &Browser) {
         }
     }
 }
+
+/// What the picture's rates and the stream are made of, with a clock and pieces that the test chooses.
+pub(crate) async fn events_are_read_in_any_pieces_and_counted_once(browser: &Browser) {
+    let module = |name: &str| {
+        format!("import(document.querySelector('script[type=module]').src.replace('main.js', '{name}'))")
+    };
+    let counted = browser
+        .look_async(&format!(
+            "const done = arguments[0]; {}.then(({{Flow}}) => {{
+                const flow = new Flow();
+                const second = (number) => 1_000_000 + number * 1_000;
+                flow.follow(['pending', 'downloading', 'processing', 'completed']);
+                flow.begin('jid0000000005');
+                // An old one, of which nothing is known but where it is; then it jumps.
+                flow.moved([{{jid: 'jid0000000001', state: 'downloading'}}], second(0));
+                flow.moved([{{jid: 'jid0000000001', state: 'completed'}}], second(1));
+                // A new one was pending before anything was told about it; the same news again is no news.
+                flow.moved([{{jid: 'jid0000000006', state: 'processing'}}], second(2));
+                flow.moved([{{jid: 'jid0000000006', state: 'processing'}}], second(3));
+                flow.moved([{{jid: 'jid0000000006', state: null}}], second(3));
+                const rates = (at) => ['pending', 'downloading', 'processing', 'completed'].map((state) => flow.rate(state, second(at)));
+                done([rates(5), flow.bars('completed', 2, second(5)), flow.bars('completed', 2, second(40)), rates(61), flow.isMoving(second(70))]);
+            }}, (error) => done(String(error)))",
+            module("flow.js")
+        ))
+        .await;
+    assert_eq!(counted, json!([[1, 2, 2, 1], [0, 1], [1, 0], [1, 1, 1, 0], false]), "{counted}");
+    let read = browser
+        .look_async(&format!(
+            "const done = arguments[0]; {}.then(({{Parser}}) => {{
+                const text = ': hello\\n\\nevent: counts\\nid: 7\\ndata: {{\"jobs\":\\ndata: {{}}}}\\n\\nevent: jobs\\r\\ndata:{{\"moved\": []}}\\r\\n\\r\\ndata: broken\\n\\n';
+                const whole = new Parser().push(text);
+                const parser = new Parser();
+                const pieces = [...text].flatMap((letter) => parser.push(letter));
+                done([whole, JSON.stringify(whole) === JSON.stringify(pieces)]);
+            }}, (error) => done(String(error)))",
+            module("live.js")
+        ))
+        .await;
+    let events = json!([
+        {"name": "beat", "id": "", "data": {}},
+        {"name": "counts", "id": "7", "data": {"jobs": {}}},
+        {"name": "jobs", "id": "", "data": {"moved": []}},
+        {"name": "reset", "id": "", "data": {"why": "an event could not be read"}},
+    ]);
+    assert_eq!(read, json!([events, true]), "{read}");
+}

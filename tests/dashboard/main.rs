@@ -22,6 +22,7 @@ async fn everything_is_done_by_clicks_and_keys() {
     let node = TestNode::start(kit::PORT_OF_CHOICE, "").await;
     let browser = Browser::start(&node.base).await;
     judging::an_empty_node_says_so_everywhere(&browser).await;
+    judging::events_are_read_in_any_pieces_and_counted_once(&browser).await;
     let bid = acting::a_file_is_submitted_and_watched_until_it_is_completed(&node, &browser).await;
     acting::a_queue_and_a_job_are_held_and_released(&node, &browser).await;
     acting::a_collection_is_held_and_lifted(&node, &browser).await;

@@ -26,6 +26,7 @@ pub(crate) async fn the_pictures_show_what_the_node_counts() {
         browser.until(&format!("{count} jobs that are {state}"), &script).await;
     }
     browser.page_shows("512 KiB").await;
+    browser.page_shows("53 jobs in the queues · 7 batches").await;
     let place = Place::new();
     browser.size(1280, 860).await;
     place.take(&browser, "pipeline.png").await;

@@ -72,6 +72,10 @@ export class App extends EventTarget {
   #reset() {
     this.readHolds();
     this.#quietly(async () => {
+      const { jobs } = await api.get("/jobs?limit=1&order=newest");
+      this.flow.begin(jobs[0]?.jid);
+    });
+    this.#quietly(async () => {
       const { mode, session, ready } = await api.get("/node");
       this.node = { mode, session, ready };
       this.#changed("node");

@@ -1,7 +1,8 @@
 // How many jobs come into each state, from the events alone.
 //
 // Events tell where a job is now, gathered over a quarter of a second: one that went through three states meanwhile is
-// told once. Of jobs that were seen before it is known what lies between, and that is counted, too.
+// told once. Of jobs that were seen before, and of those that are newer than the page, it is known what lies between, and
+// that is counted, too.
 
 const SECONDS = 60;
 /** How many jobs are remembered; the oldest are forgotten first. */
@@ -11,10 +12,17 @@ export class Flow {
   #chain = [];
   #seen = new Map();
   #buckets = new Map();
+  /** The newest job when the events began: what comes later was seen from its beginning. */
+  #newest = null;
 
   /** The states in the order in which jobs walk through them. */
   follow(chain) {
     this.#chain = chain;
+  }
+
+  /** Events are followed from here on; `jid` is the newest job there is, if any. */
+  begin(jid) {
+    this.#newest = jid ?? "";
   }
 
   moved(jobs, now = Date.now()) {
@@ -26,7 +34,7 @@ export class Flow {
       }
       this.#seen.set(jid, state);
       if (before !== state) {
-        this.#between(before, state).forEach((passed) => this.#count(passed, now));
+        this.#between(before, state, jid).forEach((passed) => this.#count(passed, now));
       }
     }
     const surplus = this.#seen.size - REMEMBERED;
@@ -38,10 +46,12 @@ export class Flow {
     }
   }
 
-  #between(before, state) {
-    const from = this.#chain.indexOf(before);
+  #between(before, state, jid) {
+    // Ids are of one length, and grow.
+    const isNew = before === undefined && this.#newest !== null && jid > this.#newest;
+    const from = isNew ? -1 : this.#chain.indexOf(before);
     const to = this.#chain.indexOf(state);
-    return from >= 0 && to > from ? this.#chain.slice(from + 1, to + 1) : [state];
+    return (from >= 0 || isNew) && to > from ? this.#chain.slice(from + 1, to + 1) : [state];
   }
 
   #count(state, now) {

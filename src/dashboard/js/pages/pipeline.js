@@ -2,7 +2,7 @@
 
 import { h, svg, icon, say, keyed } from "../dom.js";
 import * as api from "../api.js";
-import { short, perMinute, number, duration } from "../format.js";
+import { short, perMinute, number, plural, duration } from "../format.js";
 import { kindOf, walk, badge } from "../states.js";
 import { throttled } from "../refresh.js";
 import { Spark, batchBar, workBar } from "../bars.js";
@@ -55,6 +55,7 @@ export function pipeline(view) {
   const sums = h("p.sums");
   let stations = [];
   let node = null;
+  let known = null;
 
   const actions = h("div.actions");
   view.actions.append(actions);
@@ -83,6 +84,12 @@ export function pipeline(view) {
           app.flow,
           pool && { size: pool.size, busy: busy.get(station.state) ?? 0 },
         );
+      }
+      if (known && app.counts) {
+        const all = Object.values(app.counts).reduce((sum, count) => sum + count, 0);
+        const { small = 0, large = 0 } = known.access;
+        const access = `access: ${number(small)} small, ${number(large)} large`;
+        say(sums, `${plural(all, "job")} in the queues · ${plural(known.batches, "batch", "batches")} · ${access}`);
       }
       if (app.flow.isMoving()) {
         // A minute without events has to become a rate of nothing by itself.
@@ -121,14 +128,10 @@ export function pipeline(view) {
     async (signal) => {
       const counts = await api.get("/states/counts", signal);
       app.counts = counts.jobs;
-      const all = Object.values(counts.jobs).reduce((sum, count) => sum + count, 0);
-      say(
-        sums,
-        `${number(all)} jobs in the queues · ${number(counts.batches)} batches · access: ${number(counts.access.small)} small, ${number(counts.access.large)} large`,
-      );
+      known = counts;
       draw();
     },
-    { on: ["batches", "access"], pause: 5_000 },
+    { on: ["batches", "access"], pause: 2_000 },
   );
 
   view.reads(
