@@ -21,9 +21,10 @@ pub(crate) async fn a_node_that_goes_away_is_noticed_and_found_again() {
     // What is asked meanwhile is answered with what to do.
     browser.click("Pause").await;
     browser.shows("Is the node running?").await;
-    node.start_again().await;
-    // At once, and not when the pause is over.
     browser.click("Try now").await;
+    browser.shows("The connection is lost").await;
+    // Nobody has to do anything when it is back.
+    node.start_again().await;
     browser.until("no banner", "return document.querySelector('.banner').hidden").await;
     let url = node.files.put("/after.txt", "all is well");
     let bid = node.submit(url.as_str(), json!({})).await;

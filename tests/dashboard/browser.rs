@@ -113,9 +113,12 @@ impl Browser {
         self.quiet().await;
     }
 
-    /// Everything that is shown has been read.
+    /// The page that the address names is there, and has read everything.
     pub(crate) async fn quiet(&self) {
-        self.until("a page that has read everything", "return document.querySelector('.page, main.alone') !== null && !document.querySelector('[aria-busy]')").await;
+        let script = "if (document.querySelector('main.alone')) return true; \
+                      return document.querySelector('.page')?.dataset.address === (location.hash || '#/') \
+                      && !document.querySelector('[aria-busy]')";
+        self.until("a page that has read everything", script).await;
     }
 
     pub(crate) async fn reload(&self) {

@@ -116,6 +116,7 @@ export class Router {
     const known = page && (!page.role || this.#app.may(page.role));
     const view = new View(this.#app, known ? page : NOWHERE, rest.join("/"), new URLSearchParams(search));
     this.#view = view;
+    view.element.dataset.address = hash;
     view.page.show(view);
     this.#shell.show(view, this.#first);
     this.#first = false;
