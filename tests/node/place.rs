@@ -37,6 +37,8 @@ format = "json"
 filter = "info,ingest_actors=debug"
 [log.throttle]
 times = 0
+[api]
+listen = "127.0.0.1:0"
 [queue]
 rank_delay = "20ms"
 [upkeep]

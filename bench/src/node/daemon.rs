@@ -174,7 +174,7 @@ impl Memory {
 
 fn configuration(engine: &str, pools: Pools) -> String {
     let mut text = format!(
-        "[node]\nname = 'bench'\nwork = false\n\n[log]\nfilter = 'warn'\n\n[profiles]\ndir = 'profiles'\n\n{engine}\n"
+        "[node]\nname = 'bench'\nwork = false\n\n[api]\nlisten = '127.0.0.1:0'\n\n[log]\nfilter = 'warn'\n\n[profiles]\ndir = 'profiles'\n\n{engine}\n"
     );
     let states = ["estimating", "downloading", "processing", "recording", "notify"];
     let sizes = states.map(|state| (state, pools.others));

@@ -136,7 +136,7 @@ mod tests {
         let queue = deposit.end().await.unwrap();
         let read = async |jobs| Lives::read(&tree.session, jobs).await;
         assert!(read(3).await.unwrap_err().to_string().contains("there are 2 jobs, and 3"));
-        let entry = QueueRef::new(JobState::Pending, map::Priority::DEFAULT, Jid::new(0));
+        let entry = QueueRef::new(JobState::Pending, map::Priority::DEFAULT, Jid::new(1));
         let before = super::super::now();
         let mut lease = queue.acquire(entry, "worker").await.unwrap();
         let refused = read(2).await.unwrap_err().to_string();
