@@ -40,6 +40,7 @@ impl Drop for TestNode {
     }
 }
 
+/// However full the disk of the machine is, jobs of unknown size get room: that is not the subject here.
 fn spawn(dir: &Path, port: u16, more: &str) -> Child {
     let profiles = dir.join("profiles");
     std::fs::create_dir_all(&profiles).unwrap();
@@ -53,6 +54,7 @@ fn spawn(dir: &Path, port: u16, more: &str) -> Child {
          [inventory]\nkind = 'sqlite'\npath = 'inventory.sqlite'\n\
          [mail.by.outbox]\ndir = 'outbox'\n\
          [queue]\nrank_delay = '10ms'\n\
+         [provisioning]\nmax_used = 1.0\n\
          [api]\nlisten = '127.0.0.1:{port}'\nuploads = 'uploads'\n{more}"
     );
     std::fs::write(dir.join("ingestd.toml"), text).unwrap();
