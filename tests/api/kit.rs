@@ -53,7 +53,7 @@ pub(crate) fn configure(dir: &Path, api: &str, more: &str) {
          [storage.default]\nkind = 'ocfl'\ndir = 'storage'\n\
          [inventory]\nkind = 'sqlite'\npath = 'inventory.sqlite'\n\
          [mail.by.outbox]\ndir = 'outbox'\n\
-         [queue]\nrank_delay = '10ms'\n{more}"
+         [provisioning]\nmax_used = 1.0\n[queue]\nrank_delay = '10ms'\n{more}"
     );
     std::fs::write(dir.join("ingestd.toml"), text).unwrap();
 }
