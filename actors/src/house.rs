@@ -384,7 +384,7 @@ impl House {
         // Nobody may be listening.
         let _ = self.restarts.send(restart);
         if let Verdict::GiveUp { count } = verdict {
-            tracing::error!(actor, count, message = crash.message, "it died too often, and is given up");
+            tracing::error!(actor, count, why = crash.message, "it died too often, and is given up");
         }
         tell(&self.directory.registrar, registrar::Message::Refresh);
     }

@@ -219,7 +219,7 @@ impl Worker {
         self.house.meters.moved(from, to);
         let message = lease.job().status.message.as_str();
         match to {
-            JobState::Failed => tracing::warn!(message, "failed"),
+            JobState::Failed => tracing::warn!(why = message, "failed"),
             JobState::Completed => {
                 tracing::info!("completed");
                 // There will be an event, too, but not before a node ends that drains.

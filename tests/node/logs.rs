@@ -38,7 +38,7 @@ async fn every_line_of_work_says_which_job_of_which_batch_where_and_for_the_how_
     }
     let failed = of("failed")[0];
     assert!(failed["state"] == "downloading" && failed["level"] == "WARN", "{failed}");
-    assert!(failed["field.message"].as_str().unwrap().contains("404"), "{failed}");
+    assert!(failed["why"].as_str().unwrap().contains("404"), "{failed}");
     for line in of("expanded").into_iter().chain(of("reported")) {
         assert!(line["batch"].is_string() && line["node"] == "node-1", "{line}");
     }

@@ -143,7 +143,7 @@ impl Worker {
         let message = format!("its collection {collection} is held {why}");
         match queue.act(jid, &Action::HoldForCollection, &message, false).await {
             Ok(_) => {
-                tracing::info!(job = %jid, message, "held");
+                tracing::info!(job = %jid, why = message, "held");
                 self.finder.finished(entry);
             }
             Err(Error::Busy { .. }) => self.finder.locked_elsewhere(entry),
