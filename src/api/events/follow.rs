@@ -67,14 +67,9 @@ enum About {
 pub(super) async fn run(hub: Hub) {
     let house = hub.0.node.house().clone();
     let mut lives = house.lives();
-    let mut first = true;
     loop {
         let Ok(life) = lives.wait_for(Option::is_some).await.map(|life| life.clone()) else { return };
         let Some(life) = life else { continue };
-        if !std::mem::take(&mut first) {
-            let why = "the session of the tree is a new one".to_owned();
-            hub.tell("reset", &Event::Reset(Reset { why }));
-        }
         if let Err(error) = session(&hub, &life).await {
             tracing::debug!(%error, "live events wait for the tree");
         }
@@ -91,6 +86,9 @@ async fn session(hub: &Hub, life: &Life) -> ingest_store::Result<()> {
     let house = hub.0.node.house().clone();
     let (mut modes, mut links, mut restarts) = (house.modes(), house.links(), house.restarts());
     let mut watches = Watches::open(life).await?;
+    // Whoever looked before that may have missed something since.
+    let why = "the tree is watched from now on".to_owned();
+    hub.tell("reset", &Event::Reset(Reset { why }));
     let mut gathered = Gathered::of_the_beginning();
     let mut told_counts = None;
     let mut due = Instant::now();
