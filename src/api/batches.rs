@@ -45,6 +45,7 @@ pub(crate) struct BatchParams {
     /// The `next` of the page before.
     after: Option<String>,
     /// `oldest` (the default) or `newest`: which come first.
+    #[param(inline)]
     order: Option<Order>,
 }
 

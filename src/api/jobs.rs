@@ -56,6 +56,7 @@ pub(crate) struct JobParams {
     /// The `next` of the page before.
     after: Option<String>,
     /// `oldest` (the default) or `newest`: which come first.
+    #[param(inline)]
     order: Option<Order>,
 }
 
