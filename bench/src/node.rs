@@ -39,8 +39,10 @@ use crate::trees::{ENGINES, Trees};
 /// As in `transitions`.
 const ROUNDS: u32 = 10;
 
-/// So many times as many jobs are made as the bare client could move: nobody is that much faster.
+/// So many times as many jobs are made as the bare client could move, or enough for so many transitions per second: nobody
+/// is that much faster.
 const ENOUGH: f64 = 3.0;
+const MOST: f64 = 20_000.0;
 
 /// How many workers each state has.
 const WORKERS: usize = 128;
@@ -218,7 +220,8 @@ fn now() -> Date {
 
 /// How many jobs are made for a part, if the bare client makes so many transitions.
 fn enough(per_s: f64, span: Span) -> u64 {
-    let jobs = per_s * ENOUGH * (span.warm_up + span.measured).as_secs_f64() / f64::from(lives::TRANSITIONS);
+    let per_s = (per_s * ENOUGH).max(MOST);
+    let jobs = per_s * (span.warm_up + span.measured).as_secs_f64() / f64::from(lives::TRANSITIONS);
     // A positive number, and far below what an integer holds.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let jobs = jobs as u64;
