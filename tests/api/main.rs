@@ -8,6 +8,7 @@ mod document;
 mod events;
 mod files;
 mod kit;
+mod monitoring;
 mod node;
 mod reading;
 mod security;
