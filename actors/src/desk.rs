@@ -290,6 +290,21 @@ mod tests {
         assert_ne!(floor.desk("downloading", "downloading-0").holder, desk.holder);
     }
 
+    #[test]
+    fn a_stall_is_judged_by_what_was_begun_then_and_not_by_what_came_after() {
+        let floor = Arc::<Floor>::default();
+        let desk = floor.desk("downloading", "downloading-0");
+        assert!(desk.put(entry(), None, 0));
+        let before = desk.current().unwrap().since;
+        desk.clear();
+        assert!(desk.put(entry(), None, 0));
+        assert!(!desk.stalled(before) && !desk.has_stalled());
+        let now = desk.current().unwrap().since;
+        assert!(desk.stalled(now) && desk.has_stalled());
+        // And the next has not stalled.
+        assert!(desk.put(entry(), None, 0) && !desk.has_stalled());
+    }
+
     #[tokio::test]
     async fn a_desk_is_left_when_the_last_who_sits_there_goes() {
         let floor = Arc::<Floor>::default();

@@ -34,6 +34,8 @@ pub struct Snapshot {
     pub stalls: u64,
     pub moved: u64,
     pub handed_over: u64,
+    /// Commits that the tree has refused.
+    pub commits_refused: u64,
 }
 
 /// A pool as it is now.
@@ -135,5 +137,6 @@ fn snapshot(house: &House, life: &Life) -> Snapshot {
         stalls: count(&house.counts.stalls),
         moved: count(&house.counts.moved),
         handed_over: count(&house.counts.handed_over),
+        commits_refused: house.committed.refused(),
     }
 }

@@ -63,6 +63,8 @@ pub struct House {
     pub log: RestartLog,
     pub floor: Arc<Floor>,
     pub counts: Counts,
+    /// What was committed, by all sessions.
+    pub committed: Arc<ingest_queue::committer::Counts>,
     pub meters: Meters,
     pub directory: Directory,
     mode: watch::Sender<Mode>,
@@ -166,6 +168,8 @@ pub struct Life {
     pub gone: RwLock<BTreeMap<String, std::time::Instant>>,
     /// Jobs that have ended since somebody asked.
     pub(crate) ended: Ended,
+    /// Whether the ingest queue is held, as the watcher knows it.
+    pub(crate) held: watch::Sender<bool>,
 }
 
 /// Jobs that have ended. If nobody asks, they are forgotten, and that is known.
@@ -208,6 +212,7 @@ impl Life {
             components: RwLock::default(),
             gone: RwLock::default(),
             ended: Ended::default(),
+            held: watch::Sender::new(false),
         }
     }
 
@@ -250,6 +255,7 @@ impl House {
             log,
             floor: Arc::default(),
             counts: Counts::default(),
+            committed: Arc::default(),
             meters: Meters::default(),
             directory: Directory::default(),
             mode: watch::Sender::new(Mode::Running),

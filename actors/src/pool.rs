@@ -2,7 +2,7 @@
 //!
 //! It pulls: while a worker is idle, the next job of the state is waited for, and given to that worker by message.
 //! Nothing is taken out of the index that nobody is free for. What is pending is let in when somebody is free in
-//! estimating, too, if this node works there.
+//! estimating, too, if this node works there, and not at all while the ingest queue is held.
 //!
 //! **When things break.** A worker that dies is replaced, at once the first time and then after a growing pause; the
 //! lock that it held is released as soon as nothing of its step runs any more, and the job is back in line. One that
@@ -258,9 +258,14 @@ impl Pool {
 
 /// Gives the next job to an idle worker, again and again.
 async fn pump(setup: Setup, bench: Arc<Bench>) {
-    let Setup { house, finder, state, .. } = setup;
+    let Setup { house, life, finder, state, .. } = setup;
+    let mut held = life.held.subscribe();
     loop {
         house.may_take_work().await;
+        // What is held is not even tried. The sender lives as long as this does.
+        if state == JobState::Pending && held.wait_for(|held| !held).await.is_err() {
+            return;
+        }
         // There is nothing to do in pending: a job stays there until somebody here can go on with it. One that was let
         // in earlier would wait all the same, and cost a commit more.
         if state == JobState::Pending
@@ -271,8 +276,9 @@ async fn pump(setup: Setup, bench: Arc<Bench>) {
         bench.idle().await;
         let Some(candidate) = finder.next(state).await else { return };
         let entry = candidate.entry;
-        // The worker may have got another job meanwhile, or the node may have been paused.
-        let seat = if house.takes_work() { bench.take() } else { None };
+        // The worker may have got another job meanwhile, or the node may have been paused, or the queue held.
+        let may = house.takes_work() && !(state == JobState::Pending && *held.borrow());
+        let seat = if may { bench.take() } else { None };
         match seat.filter(|seat| seat.desk.put(entry, None, 0)) {
             // If it has died, whoever closes its desk finds the job there.
             Some(seat) => {

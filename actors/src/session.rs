@@ -176,6 +176,7 @@ impl State {
             incarnation: self.house.incarnation.clone(),
             max_timeouts: settings.queue.max_timeouts,
             together: settings.queue.committing(),
+            counts: self.house.committed.clone(),
         };
         let dialect = of_queue.dialect;
         Queue::make_directories(session, dialect).await.map_err(Trouble::Tree)?;

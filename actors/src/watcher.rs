@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ingest_queue::index::finder::{Ended, Finder};
-use ingest_queue::map;
+use ingest_queue::map::{self, HeldQueue};
 use ingest_store::{Event, Session, TreeWatch, path};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
@@ -70,6 +70,7 @@ impl Actor for Watcher {
         life.finder.store(Some(finder.clone()));
         let mut state = State { house, life, finder, readers: Vec::new(), sweep: None };
         state.follow(&session, &myself).await?;
+        state.read_holds().await;
         Ok(state)
     }
 
@@ -91,7 +92,7 @@ impl Actor for Watcher {
         handled(async {
             match message {
                 Message::Components => state.components().await?,
-                Message::Holds => state.holds(),
+                Message::Holds => state.holds().await,
                 Message::Sweep => {
                     state.sweep().await;
                     state.sweep_later(&myself);
@@ -188,11 +189,24 @@ impl State {
         }
     }
 
-    fn holds(&self) {
-        self.life.queue.forget_holds();
+    async fn holds(&self) {
+        self.read_holds().await;
         self.finder.unpark(HELD);
         tell(&self.house.directory.batches, batches::Message::LookAgain);
         tell(&self.house.directory.access, access::Message::Look);
+    }
+
+    /// The holds, for all who ask for them before the next event. If they cannot be read, whoever takes a job asks.
+    async fn read_holds(&self) {
+        let held = match self.life.queue.read_holds().await {
+            Ok(holds) => holds.queue(HeldQueue::Ingest).is_some(),
+            Err(error) => {
+                tracing::debug!(%error, "the holds could not be read");
+                self.life.queue.forget_holds();
+                false
+            }
+        };
+        self.life.held.send_replace(held);
     }
 
     async fn sweep(&self) {

@@ -10,6 +10,7 @@ mod delete;
 mod expansion;
 mod lease;
 mod report;
+mod reported;
 
 use ingest_store::{Kind, Op};
 

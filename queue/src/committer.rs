@@ -127,6 +127,7 @@ impl Drop for Number {
 pub struct Counts {
     multis: std::sync::atomic::AtomicU64,
     units: std::sync::atomic::AtomicU64,
+    refused: std::sync::atomic::AtomicU64,
 }
 
 impl Counts {
@@ -136,6 +137,23 @@ impl Counts {
 
     pub fn units(&self) -> u64 {
         self.units.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// Plans that were refused: what they rest on had changed, or the session was over.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// Counts a plan that was not committed, if that is certain.
+    fn not_committed(&self, session: &Session, unit: &Unit, error: &Error) {
+        let over = matches!(error.kind(), Kind::Expired | Kind::Closed) || session.state().is_final();
+        if over {
+            let (Mark::Holds { path, .. } | Mark::Gone(path)) = &unit.mark;
+            tracing::warn!(path, %error, "a commit came too late, and was refused: the session is over");
+        }
+        if over || error.failed_op().is_some() {
+            self.refused.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
     }
 
     fn add(&self, units: usize) {
@@ -154,8 +172,12 @@ struct Waiting {
 impl Committer {
     /// The way in, and the other end of it: nothing is committed until somebody serves.
     pub fn new(session: Session, together: Together) -> (Self, Serving) {
+        Self::counting(session, together, Arc::default())
+    }
+
+    /// The same, with counts that others count in, too.
+    pub fn counting(session: Session, together: Together, counts: Arc<Counts>) -> (Self, Serving) {
         let (sender, waiting) = mpsc::channel(session.limits().max_requests.max(1));
-        let counts = Arc::<Counts>::default();
         let serving = Serving {
             session,
             units: together.units.max(1),
@@ -241,9 +263,9 @@ impl Serving {
             let (group, rest) = gather(first, &mut receiving.waiting, self.units);
             receiving.first = rest;
             self.counts.add(group.len());
-            let session = self.session.clone();
+            let (session, counts) = (self.session.clone(), self.counts.clone());
             tokio::spawn(async move {
-                commit_group(&session, group).await;
+                commit_group(&session, group, &counts).await;
                 drop(slot);
             });
         }
@@ -269,10 +291,13 @@ fn gather(
     (group, None)
 }
 
-async fn commit_group(session: &Session, group: Vec<Waiting>) {
+async fn commit_group(session: &Session, group: Vec<Waiting>, counts: &Counts) {
     let (units, mut answers): (Vec<_>, Vec<_>) =
         group.into_iter().map(|waiting| (waiting.unit, Some((waiting.answer, waiting.number)))).unzip();
     commit_all(session, &units, |at, result| {
+        if let (Err(error), Some(unit)) = (&result, units.get(at)) {
+            counts.not_committed(session, unit, error);
+        }
         if let Some((answer, number)) = answers.get_mut(at).and_then(Option::take) {
             drop(number);
             // Whoever asked may have gone away.

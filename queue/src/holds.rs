@@ -138,6 +138,23 @@ impl Queue {
         }
     }
 
+    /// The holds, and which of these collections is held, and why.
+    pub(crate) async fn first_held(
+        &self,
+        collections: &[String],
+    ) -> Result<(Arc<Holds>, Option<(String, String)>)> {
+        let first = |holds: &Holds| {
+            collections.iter().find_map(|name| holds.collection(name).map(|why| (name.clone(), why)))
+        };
+        let mut holds = self.known_holds().await?;
+        // No commit checks a refusal: it rests on what is true now.
+        if first(&holds).is_some() {
+            holds = self.read_holds().await?;
+        }
+        let held = first(&holds);
+        Ok((holds, held))
+    }
+
     /// The holds, and why this queue is held, if it is.
     pub(crate) async fn holds_of(&self, queue: HeldQueue) -> Result<(Arc<Holds>, Option<String>)> {
         let mut holds = self.known_holds().await?;

@@ -9,6 +9,7 @@ mod batch;
 mod fields;
 mod job;
 mod marks;
+mod numbers;
 mod status;
 
 use bytes::Bytes;
@@ -21,6 +22,7 @@ pub use job::{
     Configuration, Entry, History, Identifiers, Inventory, JobStatus, Metadata, Schedule, Store, Work,
 };
 pub use marks::{Hold, LocalId, NameLock, Owner, Quarantined};
+pub use numbers::Numbers;
 pub use status::Status;
 
 use crate::dialect::Dialect;

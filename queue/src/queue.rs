@@ -38,6 +38,8 @@ pub struct Settings {
     /// How often a job may crash or stall its worker before it fails as poison.
     pub max_timeouts: u32,
     pub together: Together,
+    /// Where commits are counted: by one session after the other.
+    pub counts: Arc<Counts>,
 }
 
 impl Settings {
@@ -49,6 +51,7 @@ impl Settings {
             incarnation: uuid::Uuid::new_v4().simple().to_string(),
             max_timeouts: 10,
             together: Together::default(),
+            counts: Arc::default(),
         }
     }
 }
@@ -90,7 +93,8 @@ impl Queue {
 
     /// The same, with a committer that somebody else lets serve: without one, commits wait.
     pub fn with_committer(session: &Session, settings: Settings, clock: Clock) -> (Self, Serving) {
-        let (committer, serving) = Committer::new(session.clone(), settings.together);
+        let (committer, serving) =
+            Committer::counting(session.clone(), settings.together, settings.counts.clone());
         let queue = Self {
             session: session.clone(),
             locks: LockTable::new(session),

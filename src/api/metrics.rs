@@ -152,6 +152,12 @@ async fn read_node(app: &App, registry: &mut Registry) {
         "Entries of the index that no event had told of",
         snapshot.sweep_healed,
     );
+    counted(
+        registry,
+        "commits_refused",
+        "Commits that the tree refused: what they rest on had changed, or the session was over",
+        snapshot.commits_refused,
+    );
     counted(registry, "sessions", "Sessions that were opened", snapshot.sessions);
     counted(registry, "stalls", "Steps that were stopped because they made no progress", snapshot.stalls);
     counted(

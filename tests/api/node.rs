@@ -148,6 +148,7 @@ async fn the_metrics_tell_what_was_done() {
     }
     assert!(
         text.contains("ingestd_waiting_seconds_bucket{")
+            && text.contains("\ningestd_commits_refused_total ")
             && text.contains("ingestd_http_requests_total{method=\"POST\",status=\"201\"} 1"),
         "{text}"
     );

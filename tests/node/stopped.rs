@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ingest_harness::FileServer;
+use ingest_harness::{Direction, FileServer, Proxy, RequestKind, Server};
 use ingest_queue::states::{BatchList, JobState};
 
 use crate::checks;
@@ -57,4 +57,49 @@ async fn a_node_that_wakes_up_after_its_session_commits_nothing_and_begins_anew(
     checks::one_object_each(&place, local_ids).await;
     place.nothing_left("work").await;
     assert_eq!(frozen.drained().await, 0, "{}", frozen.process.tail());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_that_was_on_its_way_when_a_node_was_frozen_is_refused() {
+    let server = Server::shared().await;
+    let (proxy, chroot) = (Proxy::start(server.address()), ingest_harness::chroot());
+    let place = Place::at(format!("{}{chroot}", server.connect_string()), Duration::from_secs(2));
+    let files = FileServer::start().await;
+    let connect = format!("{}{chroot}", proxy.connect_string());
+    let frozen = place.node("frozen").set("store.engine.zookeeper.connect", connect).ready().await;
+    let queue = place.queue().await;
+    files.hold();
+    files.pass(1);
+    let bid = kit::submit(&queue, many(&files, "early", JOBS)).await;
+    files.until("downloads of the first node", |traffic| traffic.open == JOBS as u64).await;
+
+    // One of them is done; its commit has left the node, and does not come to the server.
+    proxy.stall(Direction::ToServer);
+    proxy.reset_counts();
+    files.pass(1);
+    proxy.wait_for(RequestKind::Multi, 1).await;
+    frozen.process.pause().await;
+    let other = place.node("other").ready().await;
+    files.release();
+    checks::completed_once(&queue, bid, JOBS).await;
+
+    proxy.heal();
+    frozen.process.resume();
+    let refused = frozen.says("a commit came too late, and was refused: the session is over").await;
+    let late = kit::jobs(&queue, bid, BatchList::Completed).await;
+    let path = refused["path"].as_str().unwrap();
+    assert!(late.iter().any(|jid| path.contains(&jid.to_string())), "{refused}");
+    frozen.says_with("connected", |line| line["number"] == 2).await;
+    for jid in late {
+        let history = checks::history(&queue, jid).await;
+        let of_other = |entry: &&ingest_queue::nodes::Entry| entry.from == Some(JobState::Downloading);
+        let nodes: Vec<_> = history.entries.iter().filter(of_other).map(|one| one.node.as_str()).collect();
+        assert_eq!(nodes, ["other"], "{jid}: {history:?}");
+    }
+    checks::completed_once(&queue, bid, JOBS).await;
+    checks::clean(&queue).await;
+    for node in [frozen, other] {
+        assert_eq!(node.drained().await, 0, "{}", node.process.tail());
+    }
+    checks::clean(&queue).await;
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use ingest_actors::node::Node;
 use ingest_harness::FileServer;
 use ingest_queue::ids::Bid;
-use ingest_queue::map::HeldQueue;
+use ingest_queue::index::Counts;
+use ingest_queue::map::{BatchNode, HeldQueue};
 use ingest_queue::queue::Queue;
 use ingest_queue::states::{BatchList, BatchState, JobState};
 
@@ -110,7 +111,8 @@ async fn a_held_queue_waits(on: On) {
     let waiting = two.submit().await;
     // Both nodes have seen it, and stand back.
     for node in &two.nodes {
-        kit::waits(node, JobState::Pending, "a job that stands aside", |counts| counts.parked == 1).await;
+        let one = |counts: &Counts| counts.ready + counts.parked + counts.delayed == 1;
+        kit::waits(node, JobState::Pending, "a job that waits", one).await;
     }
     let before = two.begun();
     two.the_running_one_completes().await;
@@ -156,4 +158,49 @@ async fn a_paused_node_takes_nothing_ends_what_it_has_and_leaves_the_rest_to_the
     assert_eq!(kit::reported(&two.queue, third).await, BatchState::Completed);
     assert!(at(paused) > before);
     two.end().await;
+}
+
+/// Whatever waits is not even looked at while the queue is held: it costs the same whether few wait or many.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_held_queue_asks_nothing_about_what_waits_in_it() {
+    const MANY: usize = 60;
+    let (place, calls) = Place::with_faults();
+    let files = FileServer::start().await;
+    let trick = Trick::real();
+    let node = place.node_with("node-1", Some(trick.clone()), |_, _| {}).await;
+    let queue = place.queue().await;
+    queue.hold_queue(HeldQueue::Ingest, "operator", "a new disk").await.unwrap();
+    let mut costs = Vec::new();
+    let mut waiting = 0;
+    let mut bids = Vec::new();
+    // The first lets the node learn of the hold.
+    for count in [1, 2, MANY] {
+        let before = calls.calls();
+        let bid = kit::submit(&queue, kit::submission(&kit::single_files(&files, count), None)).await;
+        waiting += count;
+        let all = |counts: &Counts| counts.ready + counts.parked == waiting;
+        kit::waits(&node, JobState::Pending, "all jobs to wait", all).await;
+        // The batch's own actor has nothing to do any more when nobody has its lock.
+        let lock = BatchNode::Lock.of(bid);
+        ingest_harness::eventually("the batch to be expanded", kit::PATIENCE, || async {
+            let lock = queue.session().exists(lock.as_str()).await.unwrap();
+            (lock.is_none() && queue.expansion(bid).await.unwrap()?.done).then_some(())
+        })
+        .await;
+        // Until nothing is asked any more.
+        let mut asked = usize::MAX;
+        while std::mem::replace(&mut asked, calls.calls()) != calls.calls() {
+            ingest_harness::let_pass(std::time::Duration::from_millis(200)).await;
+        }
+        costs.push(calls.calls() - before);
+        bids.push(bid);
+    }
+    assert!(costs[2] <= costs[1] + MANY / 4, "{costs:?} calls for 1, 2 and {MANY} jobs");
+    assert_eq!(trick.seen(|seen| seen.begun.len()), 0);
+    queue.release_queue(HeldQueue::Ingest).await.unwrap();
+    for bid in bids {
+        assert_eq!(kit::reported(&queue, bid).await, BatchState::Completed);
+    }
+    kit::drained(node).await;
+    kit::clean(&queue).await;
 }

@@ -28,6 +28,7 @@ use ingest_steps::step::assemble::{self, Form, Request, Requested};
 use ingest_store::engine::Engine;
 use ingest_store::engines::embedded::{Embedded, EmbeddedConfig};
 use ingest_store::engines::zookeeper::{Zookeeper, ZookeeperConfig};
+use ingest_store::faults::Faulty;
 use ingest_store::{Event, Limits, Session, Store};
 use tempfile::TempDir;
 use url::Url;
@@ -85,6 +86,14 @@ impl Place {
         let (engine, own_way) = (engine(proxy.connect_string()), engine(server.connect_string()));
         let dir = tempfile::tempdir().unwrap();
         (Self { dir, engine, own_way: Some(own_way) }, proxy)
+    }
+
+    /// On an embedded tree, with calls of the nodes that can be broken.
+    pub(crate) fn with_faults() -> (Self, Faulty) {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = Embedded::open(&EmbeddedConfig::new(dir.path().join("tree"))).unwrap();
+        let faulty = Faulty::new(tree.clone());
+        (Self { dir, engine: Arc::new(faulty.clone()), own_way: Some(Arc::new(tree)) }, faulty)
     }
 
     pub(crate) fn store(&self) -> Store {

@@ -4,6 +4,7 @@
 
 mod again;
 mod ending;
+mod errors;
 mod escalation;
 mod holds;
 mod kit;
@@ -17,4 +18,5 @@ mod several;
 mod stalls;
 mod tree;
 mod trick;
+mod unknown;
 mod whole;

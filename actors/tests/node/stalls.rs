@@ -120,3 +120,29 @@ async fn a_job_that_nobody_survives_fails_as_poison_and_its_batch_is_reported() 
     kit::drained(node).await;
     kit::clean(&queue).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_time_for_stalls_holds_for_what_runs_already() {
+    let place = Place::new(On::Embedded).await;
+    let files = FileServer::start().await;
+    let trick = Trick::real();
+    let state = JobState::Downloading;
+    trick.next(state, [Act::Hang]);
+    // Nobody here waits for that long.
+    let long = 100 * kit::PATIENCE;
+    let node =
+        place.node_with("node-1", Some(trick.clone()), |node, _| node.pools.downloading.stall = long).await;
+    let queue = place.queue().await;
+    let bid = kit::submit(&queue, kit::submission(&files.put("/a.txt", "a"), Some("file"))).await;
+    trick.until("a download", |seen| seen.running(state) == 1).await;
+    let mut settings = (**node.house().settings.load()).clone();
+    settings.pools.downloading.stall = STALL;
+    node.apply(settings, place.steps("node-1"));
+    trick.until("the next try", |seen| seen.begun(state) == 2).await;
+    assert_eq!(kit::reported(&queue, bid).await, BatchState::Completed);
+    let restarts = node.restarts(9).unwrap();
+    assert_eq!(restarts.iter().map(|restart| restart.reason.as_str()).collect::<Vec<_>>(), ["stall"]);
+    kit::clean(&queue).await;
+    kit::drained(node).await;
+    kit::clean(&queue).await;
+}

@@ -15,6 +15,7 @@ use ingest_queue::queue::Queue;
 use ingest_queue::states::JobState;
 use ingest_steps::outcome::{Cancel, Failure, Progress, Result};
 use ingest_steps::services::Services;
+use ingest_store::Op;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 
@@ -29,6 +30,8 @@ pub(crate) enum Act {
     Again,
     /// It waits for ever, and hears nothing.
     Hang,
+    /// What it wants to be committed cannot be.
+    Err,
 }
 
 /// A step that was begun.
@@ -183,11 +186,15 @@ impl Work for Trick {
                 Some(Act::Panic) => panic!("no bread in {state}"),
                 Some(Act::Again) => return Err(Failure::Again("somebody was in the way".into())),
                 Some(Act::Hang) => std::future::pending::<()>().await,
-                Some(Act::PanicAfter) | None => {}
+                Some(Act::PanicAfter | Act::Err) | None => {}
             }
             self.wait_at_the_door(state, progress, cancel).await?;
             let answer = Steps.run(queue, lease, services, progress, cancel).await;
             assert!(act != Some(Act::PanicAfter), "no butter in {state}");
+            if act == Some(Act::Err) {
+                let also = vec![Op::delete("/no-such-node", None)];
+                return answer.map(|change| Change { also, ..change });
+            }
             answer
         })
     }

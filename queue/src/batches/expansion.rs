@@ -18,10 +18,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::lease::{BatchLease, misfit};
 use crate::committer::{MAX_BYTES, MAX_OPS, Mark, Unit, commit_alone};
+use crate::dialect::Dialect;
 use crate::error::{Error, Result};
 use crate::ids::{Bid, Jid};
 use crate::map::{self, BatchNode};
-use crate::nodes::{Expansion, Node};
+use crate::nodes::{Expansion, Node, Numbers};
 use crate::plan::Lock;
 use crate::plan::batch;
 use crate::plan::job::{self, NewJob};
@@ -81,8 +82,11 @@ impl Queue {
         total: u64,
     ) -> Result<u64> {
         let bid = lease.bid();
+        if lease.collections.is_empty() {
+            lease.collections.push(self.submission(bid).await?.collection().to_owned());
+        }
         // What is held is not written first.
-        self.not_held(bid).await?;
+        self.not_held(lease).await?;
         let path = BatchNode::Manifest.of(bid);
         let mut hashing = Hashing::new(manifest);
         let prepared = shard::prepare_from(&self.session, &path, &mut hashing).await?;
@@ -95,13 +99,26 @@ impl Queue {
         }
     }
 
-    async fn not_held(&self, bid: Bid) -> Result<std::sync::Arc<crate::holds::Holds>> {
-        let holds = self.known_holds().await?;
-        if !holds.any_collection() {
-            return Ok(holds);
+    /// Which of these collections is held, and why: those of a batch that is to be expanded. That none is rests on what
+    /// this node knows of the holds, and is checked with the beginning of the expansion.
+    pub async fn held_among(
+        &self,
+        lease: &mut BatchLease,
+        collections: &[&str],
+    ) -> Result<Option<(String, String)>> {
+        lease.collections = collections.iter().map(|&name| name.to_owned()).collect();
+        Ok(self.first_held(&lease.collections).await?.1)
+    }
+
+    /// The holds, if none of them keeps the batch waiting.
+    async fn not_held(&self, lease: &BatchLease) -> Result<std::sync::Arc<crate::holds::Holds>> {
+        match self.first_held(&lease.collections).await? {
+            (holds, None) => Ok(holds),
+            (_, Some((collection, why))) => {
+                let why = format!("its collection {collection} is held {why}; release that first");
+                Err(Error::forbidden(lease.bid(), why))
+            }
         }
-        let collection = self.submission(bid).await?.collection().to_owned();
-        self.holds_where(bid, &collection, false).await
     }
 
     async fn announce(
@@ -111,7 +128,7 @@ impl Queue {
         expansion: &Expansion,
     ) -> Result<()> {
         let (bid, scene) = (lease.bid(), self.scene());
-        let holds = self.not_held(bid).await?;
+        let holds = self.not_held(lease).await?;
         let path = BatchNode::Manifest.of(bid);
         let frozen = match self.exists(&path).await? {
             Some(stat) => prepared.op(path, stat.version),
@@ -226,6 +243,11 @@ impl Queue {
             ops.push(fence);
             let (count, creates) = chunk(number, bid, rest, &scene);
             let mut after = Expansion { next: cursor.next + count as u64, ..cursor.clone() };
+            after.numbers = match scene.dialect {
+                Dialect::Design => cursor.numbers.and(cursor.next, number, count),
+                // Others make jobs there, too.
+                Dialect::MrtZk => Numbers::default(),
+            };
             after.done = after.next == after.total;
             after.commit.clone_from(&scene.commit);
             ops.push(Op::set(path.as_str(), after.write(scene.dialect), version));
@@ -269,7 +291,7 @@ impl Queue {
 /// As many jobs as one multi holds, and at least one.
 fn chunk(number: u32, bid: Bid, jobs: &[NewJob], scene: &crate::plan::Scene) -> (usize, Vec<Op>) {
     // What stands before the jobs: the fence, the numbers, the cursor.
-    let (mut ops, mut count, mut bytes) = (Vec::new(), 0, 4096);
+    let (mut ops, mut count, mut bytes) = (Vec::new(), 0, 8192);
     for new in jobs {
         let jid = Jid::new(number + u32::try_from(count).unwrap_or(u32::MAX));
         let job = job::create(jid, bid, new, scene);

@@ -18,6 +18,8 @@ use crate::states::{BatchList, BatchState, JobState, Who};
 pub struct BatchLease {
     pub(crate) batch: Batch,
     pub(crate) token: Token,
+    /// Collections whose hold keeps it from being expanded; that of its submission, if nobody has named others.
+    pub(crate) collections: Vec<String>,
 }
 
 /// Whether a batch has ended.
@@ -71,7 +73,7 @@ impl Queue {
         match self.locks.acquire_by(claim, commit).await {
             Ok(token) => {
                 let version = token.version();
-                Ok(BatchLease { batch: Batch { bid, status, version }, token })
+                Ok(BatchLease { batch: Batch { bid, status, version }, token, collections: Vec::new() })
             }
             Err(error) if error.kind() == Kind::NodeExists && error.path().is_none_or(|at| at == lock) => {
                 Err(self.busy(bid.to_string(), &lock).await?)

@@ -8,7 +8,6 @@
 //! A batch that could not be expanded has no jobs to report, and a reason to tell: it failed with report 1 in
 //! the outbox already, and is failed before and after that is sent.
 
-use futures::stream::{self, StreamExt, TryStreamExt};
 use ingest_store::recipes::{settle, shard};
 use ingest_store::{Kind, Op};
 
@@ -16,17 +15,13 @@ use super::lease::BatchLease;
 use crate::date::Date;
 use crate::error::{Error, Result};
 use crate::ids::{Bid, Jid};
-use crate::map::{self, BatchNode, JobNode};
-use crate::nodes::{
-    Configuration, Identifiers, JobStatus, Metadata, Node, Other, Outgoing, ReportedJob, StatusReport,
-};
+use crate::map::{self, BatchNode};
+use crate::nodes::{Node, Other, Outgoing, ReportedJob, StatusReport};
 use crate::plan::Lock;
 use crate::plan::batch;
 use crate::queue::Queue;
-use crate::states::{BatchList, BatchState, Who};
+use crate::states::{BatchState, Who};
 
-/// Jobs read at a time.
-const AT_ONCE: usize = 32;
 /// Reports are counted from here.
 const FIRST: u32 = 1;
 /// In a report: why a batch has no jobs.
@@ -93,12 +88,13 @@ impl Queue {
         if owes {
             other.insert(WHY.into(), lease.batch.status.message.clone().into());
         }
+        let reported = self.reported(bid).await?;
         let mut report = StatusReport {
             number,
             last_modified: None,
-            failed_jobs: self.reported(bid, BatchList::Failed).await?,
-            successful_jobs: self.reported(bid, BatchList::Completed).await?,
-            deleted_jobs: self.reported(bid, BatchList::Deleted).await?,
+            failed_jobs: reported.failed,
+            successful_jobs: reported.successful,
+            deleted_jobs: reported.deleted,
             other,
         };
         let before = last.clone().unwrap_or_default();
@@ -199,52 +195,6 @@ impl Queue {
                 Ok(self.read::<Outgoing>(path, gone).await?.0)
             }
             Err(error) => Err(super::lease::misfit(bid, error)),
-        }
-    }
-
-    /// The jobs of a list, in id order.
-    async fn reported(&self, bid: Bid, list: BatchList) -> Result<Vec<ReportedJob>> {
-        let names = self.children(map::batch_list(bid, list)).await?;
-        let mut jids: Vec<Jid> = names.iter().filter_map(|name| name.parse().ok()).collect();
-        jids.sort_unstable();
-        stream::iter(jids).map(|jid| self.reported_job(jid)).buffered(AT_ONCE).try_collect().await
-    }
-
-    /// What a report says of a job. A job that is gone, or a node that cannot be read, is named all the
-    /// same.
-    async fn reported_job(&self, jid: Jid) -> Result<ReportedJob> {
-        let (status, identifiers, configuration, metadata) = futures::try_join!(
-            self.if_readable::<JobStatus>(jid, JobNode::Status),
-            self.if_readable::<Identifiers>(jid, JobNode::Identifiers),
-            self.if_readable::<Configuration>(jid, JobNode::Configuration),
-            self.if_readable::<Metadata>(jid, JobNode::Metadata),
-        )?;
-        let metadata = metadata.unwrap_or_default();
-        let configuration = configuration.unwrap_or_default();
-        let identifiers = identifiers.unwrap_or_default();
-        let local_id =
-            if identifiers.local_id.is_empty() { configuration.local_id } else { identifiers.local_id };
-        Ok(ReportedJob {
-            jid,
-            primary_id: identifiers.primary_id,
-            local_id,
-            payload_url: configuration.payload_url,
-            payload_type: configuration.payload_type,
-            erc_who: metadata.erc_who,
-            erc_what: metadata.erc_what,
-            erc_when: metadata.erc_when,
-            message: status.map(|status| status.message).unwrap_or_default(),
-            other: Other::new(),
-        })
-    }
-
-    async fn if_readable<N: Node>(&self, jid: Jid, node: JobNode) -> Result<Option<N>> {
-        match self.node(jid, node).await {
-            Err(Error::Corrupt { path, why }) => {
-                tracing::warn!(path, why, "a report leaves out what cannot be read");
-                Ok(None)
-            }
-            answer => answer,
         }
     }
 }

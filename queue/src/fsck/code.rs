@@ -91,6 +91,8 @@ codes! {
     NoList = "B09", Warn, "a batch has no list of its running jobs, and cannot end", "made again, empty";
     Manifest = "B10", Error, "a batch's manifest is missing or unreadable",
         "its data goes to the quarantine if no row of it is needed any more; otherwise a person must look";
+    Numbers = "B11", Warn, "a batch's expansion names other numbers than those of its jobs",
+        "they are left out, and its report lists its jobs";
 
     LostUuid = "U01", Warn, "a uuid leads to no batch", "removed; what it held goes to the quarantine";
     NoUuid = "U02", Error, "a batch is not found by its uuid",

@@ -32,6 +32,8 @@ pub(super) struct ListsView {
     lists: [Option<(usize, i64)>; 4],
     /// Over all lists, each once.
     jobs: usize,
+    /// Those that the expansion does not name, if it names any.
+    unnamed: usize,
 }
 
 /// What the lists hold.
@@ -66,7 +68,7 @@ impl ListsView {
     #[cfg(test)]
     pub(super) fn with_jobs(bid: Bid, jobs: usize) -> Self {
         let (status, expansion) = (Seen::Missing, Seen::Missing);
-        Self { bid, status, expansion, deleting: false, lists: [Some((0, 0)); 4], jobs }
+        Self { bid, status, expansion, deleting: false, lists: [Some((0, 0)); 4], jobs, unnamed: 0 }
     }
 }
 
@@ -98,8 +100,10 @@ pub(super) async fn look(reader: &Reader, bid: Bid) -> Result<(ListsView, Listed
             }
         }
     }
+    let numbers = expansion.good().map(|expansion| &expansion.numbers).filter(|numbers| !numbers.is_empty());
+    let unnamed = numbers.map_or(0, |numbers| jobs.iter().filter(|jid| !numbers.contains(**jid)).count());
     let (deleting, jobs) = (deleting.is_some(), jobs.len());
-    Ok((ListsView { bid, status, expansion, deleting, lists, jobs }, listed))
+    Ok((ListsView { bid, status, expansion, deleting, lists, jobs, unnamed }, listed))
 }
 
 pub(super) fn judge(view: &ListsView, context: &Context) -> Vec<Verdict> {
@@ -118,7 +122,10 @@ pub(super) fn judge(view: &ListsView, context: &Context) -> Vec<Verdict> {
         return found;
     }
     match &view.expansion {
-        Seen::Good { value, .. } => found.extend(count(view, state, value)),
+        Seen::Good { value, .. } => {
+            found.extend(count(view, state, value));
+            found.extend(numbers(view, value, context));
+        }
         _ => found.extend(expansion(view, state, context)),
     }
     if ended(state) && view.running() > 0 {
@@ -151,6 +158,29 @@ fn count(view: &ListsView, state: BatchState, expansion: &Expansion) -> Option<V
     };
     let fix = Fix::Person(Code::JobCount.repair());
     Some(Verdict::new(Code::JobCount, BatchNode::Expansion.of(bid), what, fix))
+}
+
+/// They are a help, and nothing is lost with them.
+fn numbers(view: &ListsView, expansion: &Expansion, context: &Context) -> Option<Verdict> {
+    let (bid, Expansion { next, numbers, .. }) = (view.bid, expansion);
+    let what = if numbers.is_empty() {
+        return None;
+    } else if !numbers.is_sound() {
+        format!("the expansion of {bid} names a number twice, or one that cannot be")
+    } else if numbers.count() != *next {
+        format!("the expansion of {bid} names {} numbers for {next} jobs", numbers.count())
+    } else if view.unnamed > 0 {
+        format!("{} jobs of {bid} have numbers that its expansion does not name", view.unnamed)
+    } else {
+        return None;
+    };
+    let without = Expansion {
+        numbers: crate::nodes::Numbers::default(),
+        commit: context.commit.clone(),
+        ..expansion.clone()
+    };
+    let fix = Fix::Write { version: view.expansion.version(), data: without.write(context.dialect) };
+    Some(Verdict::new(Code::Numbers, BatchNode::Expansion.of(bid), what, fix))
 }
 
 /// Past processing the expansion was done, so the jobs tell all of it.
@@ -206,6 +236,7 @@ mod tests {
             deleting: false,
             lists: counts.map(|count| Some((count, 0))),
             jobs: counts.iter().sum(),
+            unnamed: 0,
         }
     }
 
@@ -246,6 +277,24 @@ mod tests {
             let view = view(state, counts, expansion);
             assert_eq!(codes(&view, Dialect::Design), expected, "{view:?}");
         }
+    }
+
+    #[test]
+    fn the_numbers_of_an_expansion_are_those_of_its_jobs_or_are_left_out() {
+        use crate::nodes::Numbers;
+        let named = |numbers: Numbers| {
+            let expansion = Expansion { next: 3, total: 3, done: true, numbers, ..Expansion::default() };
+            view(BatchState::Completed, [0, 1, 2, 0], Seen::value(expansion))
+        };
+        let runs = |text: &str| serde_json::from_str::<Numbers>(text).unwrap();
+        let mut good = named(runs("[[4,2],[9,1]]"));
+        assert_eq!(codes(&good, Dialect::Design), [""; 0]);
+        assert_eq!(codes(&named(Numbers::default()), Dialect::Design), [""; 0]);
+        for wrong in ["[[4,2]]", "[[4,4]]", "[[4,2],[5,1]]"] {
+            assert_eq!(codes(&named(runs(wrong)), Dialect::Design), ["B11"], "{wrong}");
+        }
+        good.unnamed = 1;
+        assert_eq!(codes(&good, Dialect::Design), ["B11"]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Json, Other, Status};
+use super::{Json, Numbers, Other, Status};
 use crate::date::Date;
 use crate::ids::{Bid, Jid};
 use crate::states::BatchState;
@@ -68,6 +68,9 @@ pub struct Expansion {
     pub next: u64,
     pub total: u64,
     pub done: bool,
+    /// The jobs so far. Empty if they are too many to be named so, or if not all of them are known.
+    #[serde(skip_serializing_if = "Numbers::is_empty")]
+    pub numbers: Numbers,
     /// The last commit that has set it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub commit: String,

@@ -3,7 +3,7 @@
 use ingest_queue::dialect::Dialect;
 use ingest_queue::ids::{Bid, Jid};
 use ingest_queue::map::{self, BatchNode, JobNode, QueueRef};
-use ingest_queue::nodes::{BatchStatus, Node};
+use ingest_queue::nodes::{BatchStatus, Expansion, Node};
 use ingest_queue::states::{BatchList, BatchState, JobState};
 use ingest_store::recipes::shard;
 use ingest_store::{Mode, Session};
@@ -19,6 +19,7 @@ on_both_engines!(
     locks_and_slots_that_belong_to_no_session_go,
     a_uuid_leads_to_its_batch_again,
     an_ended_batch_with_running_jobs_goes_back,
+    numbers_of_other_jobs_are_left_out,
     parts_that_nobody_announces_are_collected,
     the_file_systems_and_the_reports_stay_readable,
 );
@@ -144,6 +145,27 @@ async fn an_ended_batch_with_running_jobs_goes_back(tree: &Tree) {
         repair_all(&session, DESIGN).await;
         let (data, _) = session.get(BatchNode::Status.of(bid)).await.unwrap();
         assert_eq!(BatchStatus::read(&data).unwrap().status, back);
+    }
+}
+
+async fn numbers_of_other_jobs_are_left_out(tree: &Tree) {
+    let (session, planted) = planted(tree).await;
+    let path = BatchNode::Expansion.of(planted.bid(BatchState::Completed));
+    let (data, _) = session.get(path.as_str()).await.unwrap();
+    let expansion = Expansion::read(&data).unwrap();
+    assert!(expansion.next > 0 && expansion.numbers.is_empty());
+    let count = usize::try_from(expansion.next).unwrap();
+    for wrong in [
+        expansion.numbers.and(0, 900_000, count),
+        Expansion::default().numbers.and(0, 1, 1).and(1, 900_000, count),
+    ] {
+        let spoilt = Expansion { numbers: wrong, ..expansion.clone() };
+        session.set(path.as_str(), spoilt.write(DESIGN), None).await.unwrap();
+        assert_eq!(found(&session, DESIGN).await, [("B11", path.clone())]);
+        repair_all(&session, DESIGN).await;
+        let (data, _) = session.get(path.as_str()).await.unwrap();
+        let repaired = Expansion::read(&data).unwrap();
+        assert!(repaired.numbers.is_empty() && repaired.next == expansion.next && repaired.done);
     }
 }
 

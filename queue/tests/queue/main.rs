@@ -11,6 +11,7 @@ mod holds;
 mod jobs;
 mod names;
 mod races;
+mod reports;
 #[allow(dead_code, reason = "each suite uses its part of it")]
 #[path = "../../../store/tests/support/tree.rs"]
 mod tree;

@@ -187,12 +187,10 @@ impl Scene<'_> {
 
     /// Why the batch waits in held now, if it does.
     async fn hold(&self, lease: &mut BatchLease) -> Result<Option<Expansion>> {
-        let holds = self.queue.read_holds().await?;
-        for collection in [self.submission.collection(), &self.profile.collection] {
-            if let Some(why) = holds.collection(collection) {
-                self.queue.hold_for_collection(lease, collection).await?;
-                return Ok(Some(Expansion::Held(format!("its collection {collection} is held {why}"))));
-            }
+        let collections = [self.submission.collection(), self.profile.collection.as_str()];
+        if let Some((collection, why)) = self.queue.held_among(lease, &collections).await? {
+            self.queue.hold_for_collection(lease, &collection).await?;
+            return Ok(Some(Expansion::Held(format!("its collection {collection} is held {why}"))));
         }
         if self.profile.hold && !Queue::was_held_by_profile(lease) {
             let why = format!("the profile {} wants a person to release it", self.profile.name);
