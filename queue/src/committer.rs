@@ -28,7 +28,7 @@ pub const MAX_BYTES: usize = 512 << 10;
 const TURNS: usize = 3;
 
 /// Where the author of a plan sees whether it was applied.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Mark {
     /// A node holds a text that only this plan writes, and keeps it for a while.
     Holds { path: String, text: String },
@@ -41,14 +41,26 @@ impl Mark {
         Mark::Holds { path: path.into(), text: text.into() }
     }
 
-    async fn is_there(&self, session: &Session) -> Result<bool> {
+    /// Where to look.
+    pub fn path(&self) -> &str {
         match self {
-            Mark::Gone(path) => Ok(look(session, || session.exists(path.as_str())).await?.is_none()),
-            Mark::Holds { path, text } => match look(session, || session.get(path.as_str())).await {
-                Ok((data, _)) => Ok(contains(&data, text.as_bytes())),
-                Err(error) if error.kind() == Kind::NoNode => Ok(false),
-                Err(error) => Err(error),
-            },
+            Mark::Holds { path, .. } | Mark::Gone(path) => path,
+        }
+    }
+
+    /// Whether the mark is there, in what the node holds now.
+    pub fn is_in(&self, data: Option<&[u8]>) -> bool {
+        match self {
+            Mark::Gone(_) => data.is_none(),
+            Mark::Holds { text, .. } => data.is_some_and(|data| contains(data, text.as_bytes())),
+        }
+    }
+
+    async fn is_there(&self, session: &Session) -> Result<bool> {
+        match look(session, || session.get(self.path())).await {
+            Ok((data, _)) => Ok(self.is_in(Some(&data))),
+            Err(error) if error.kind() == Kind::NoNode => Ok(self.is_in(None)),
+            Err(error) => Err(error),
         }
     }
 }
@@ -366,20 +378,41 @@ fn author(rest: &[usize], units: &[Unit], op: usize) -> (usize, usize) {
 /// Whether an earlier try of the same multi was applied: what one of its marks proves holds for all.
 async fn were_applied<'a>(session: &Session, marks: impl Iterator<Item = &'a Mark>) -> Result<bool> {
     look(session, || session.sync()).await?;
-    let (mut gone, mut missing) = (false, false);
+    let mut verdict = Verdict::default();
     for mark in marks {
-        match (mark, mark.is_there(session).await?) {
-            // Nobody else writes that text.
-            (Mark::Holds { .. }, true) => return Ok(true),
-            // The plan would have removed it.
-            (Mark::Gone(_), false) => return Ok(false),
-            // Or it was there, and another has written over it since: the next may tell.
-            (Mark::Holds { .. }, false) => missing = true,
-            // Or it was another's doing.
-            (Mark::Gone(_), true) => gone = true,
+        if let Some(applied) = verdict.after(mark, mark.is_there(session).await?) {
+            return Ok(applied);
         }
     }
-    Ok(gone && !missing)
+    Ok(verdict.at_the_end())
+}
+
+/// What the marks of one multi tell of whether it was applied, one after the other.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Verdict {
+    gone: bool,
+    missing: bool,
+}
+
+impl Verdict {
+    /// After one more mark: whether it was applied, if that is certain by now.
+    pub fn after(&mut self, mark: &Mark, is_there: bool) -> Option<bool> {
+        match (mark, is_there) {
+            // Nobody else writes that text.
+            (Mark::Holds { .. }, true) => return Some(true),
+            // The plan would have removed it.
+            (Mark::Gone(_), false) => return Some(false),
+            // Or it was there, and another has written over it since: the next may tell.
+            (Mark::Holds { .. }, false) => self.missing = true,
+            // Or it was another's doing.
+            (Mark::Gone(_), true) => self.gone = true,
+        }
+        None
+    }
+
+    pub fn at_the_end(self) -> bool {
+        self.gone && !self.missing
+    }
 }
 
 fn contains(data: &[u8], text: &[u8]) -> bool {

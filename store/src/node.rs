@@ -72,7 +72,7 @@ impl Mode {
 }
 
 /// One write. Alone it is a request, several make a multi. A version of `None` means any.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Op {
     Check { path: String, version: Option<i32> },
     Create { path: String, data: Bytes, mode: Mode },

@@ -17,15 +17,14 @@ use sha2::{Digest, Sha256};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::lease::{BatchLease, misfit};
-use crate::committer::{MAX_BYTES, MAX_OPS, Mark, Unit, commit_alone};
-use crate::dialect::Dialect;
+use crate::committer::{MAX_OPS, commit_alone};
 use crate::error::{Error, Result};
-use crate::ids::{Bid, Jid};
+use crate::ids::Bid;
 use crate::map::{self, BatchNode};
-use crate::nodes::{Expansion, Node, Numbers};
+use crate::nodes::{Expansion, Node};
 use crate::plan::Lock;
 use crate::plan::batch;
-use crate::plan::job::{self, NewJob};
+use crate::plan::job::NewJob;
 use crate::queue::Queue;
 use crate::states::{BatchList, BatchState, JobState, Who};
 
@@ -237,25 +236,13 @@ impl Queue {
             if let Some((_, at)) = taken.take_if(|(same, _)| *same == number) {
                 return Err(super::ahead(at));
             }
-            let scene = self.scene();
-            let mut ops = vec![lease.token.check()];
             let next_fence = following(&fence);
-            ops.push(fence);
-            let (count, creates) = chunk(number, bid, rest, &scene);
-            let mut after = Expansion { next: cursor.next + count as u64, ..cursor.clone() };
-            after.numbers = match scene.dialect {
-                Dialect::Design => cursor.numbers.and(cursor.next, number, count),
-                // Others make jobs there, too.
-                Dialect::MrtZk => Numbers::default(),
-            };
-            after.done = after.next == after.total;
-            after.commit.clone_from(&scene.commit);
-            ops.push(Op::set(path.as_str(), after.write(scene.dialect), version));
-            ops.extend(creates);
-            let mark = Mark::holds(path.as_str(), scene.commit.as_str());
-            match commit_alone(&self.session, Unit::new(ops, mark)).await {
+            let cursor_at = (&cursor, version);
+            let (count, plan) =
+                batch::chunk(bid, lease.token.check(), cursor_at, (number, fence), rest, &self.scene());
+            match commit_alone(&self.session, plan.unit()).await {
                 Ok(()) => {
-                    cursor = after;
+                    cursor = plan.after;
                     version += 1;
                     rest = &rest[count..];
                     let next = number + u32::try_from(count).unwrap_or(u32::MAX);
@@ -286,23 +273,6 @@ impl Queue {
         }
         Ok(true)
     }
-}
-
-/// As many jobs as one multi holds, and at least one.
-fn chunk(number: u32, bid: Bid, jobs: &[NewJob], scene: &crate::plan::Scene) -> (usize, Vec<Op>) {
-    // What stands before the jobs: the fence, the numbers, the cursor.
-    let (mut ops, mut count, mut bytes) = (Vec::new(), 0, 8192);
-    for new in jobs {
-        let jid = Jid::new(number + u32::try_from(count).unwrap_or(u32::MAX));
-        let job = job::create(jid, bid, new, scene);
-        bytes += job.iter().map(Op::size).sum::<usize>();
-        if count > 0 && (ops.len() + job.len() + 3 > MAX_OPS || bytes > MAX_BYTES) {
-            break;
-        }
-        ops.extend(job);
-        count += 1;
-    }
-    (count, ops)
 }
 
 /// The fence of the numbers that follow those of a chunk.

@@ -1,7 +1,7 @@
 //! A batch that this node works on.
 
+use ingest_store::Kind;
 use ingest_store::recipes::lock_table::{Claim, Released, Token};
-use ingest_store::{Kind, Op};
 
 use crate::committer::{Mark, Unit, commit_alone};
 use crate::error::{Error, Result};
@@ -111,18 +111,15 @@ impl Queue {
     pub async fn end_batch(&self, lease: &mut BatchLease) -> Result<Ended> {
         let bid = lease.bid();
         let path = BatchNode::Expansion.of(bid);
-        let mut more = Vec::new();
-        match self.find::<Expansion>(path.clone()).await? {
-            Some((expansion, stat)) if expansion.done => more.push(Op::check(path, stat.version)),
+        let cursor = match self.find::<Expansion>(path).await? {
+            Some((expansion, stat)) if expansion.done => stat.version,
             Some((expansion, _)) => {
                 let why = format!("{} of {} rows are expanded", expansion.next, expansion.total);
                 return Ok(Ended::Waits(why));
             }
             None => return Ok(Ended::Waits("its expansion has not begun".into())),
-        }
-        more.extend(batch::proof_of_the_end(bid));
-        let to = BatchState::Reporting;
-        let plan = batch::advance(&lease.batch, to, Who::Queue, "", Lock::Keep, &more, &self.scene())
+        };
+        let plan = batch::end(&lease.batch, cursor, &self.scene())
             .map_err(|refused| Error::refused(bid, refused))?;
         match self.commit_batch(lease, plan, Lock::Keep).await {
             Ok(()) => Ok(Ended::Yes),

@@ -3,12 +3,17 @@
 use bytes::Bytes;
 use ingest_store::Op;
 
+use super::job::{self, NewJob};
 use super::{Lock, Plan, Scene};
-use crate::committer::Mark;
-use crate::ids::Bid;
+use crate::committer::{MAX_BYTES, MAX_OPS, Mark};
+use crate::dialect::Dialect;
+use crate::ids::{Bid, Jid};
 use crate::map::{self, BatchNode};
-use crate::nodes::{BatchStatus, Node, Owner, Submission};
+use crate::nodes::{BatchStatus, Expansion, Node, Numbers, Owner, Submission};
 use crate::states::{BatchList, BatchState, Refused, States, Who, Why};
+
+/// Bytes that stand before the jobs of a chunk: the lease, the numbers, the cursor.
+const BEFORE_THE_JOBS: usize = 8192;
 
 /// A batch as it was read.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,6 +74,49 @@ pub fn advance(
 pub fn proof_of_the_end(bid: Bid) -> Vec<Op> {
     let list = map::batch_list(bid, BatchList::Processing);
     vec![Op::delete(list.as_str(), None), Op::create(list, Bytes::new())]
+}
+
+/// The next rows of a batch become jobs: as many as one multi holds, and at least one; how many that are. `lease` checks
+/// that whoever expands may still do so, `cursor` is the expansion with its version, `numbers` the number of the first
+/// job with the operation that nobody else's numbers get past.
+pub fn chunk(
+    bid: Bid,
+    lease: Op,
+    (cursor, version): (&Expansion, i32),
+    (number, fence): (u32, Op),
+    rows: &[NewJob],
+    scene: &Scene,
+) -> (usize, Plan<Expansion>) {
+    let (mut creates, mut count, mut bytes) = (Vec::new(), 0, BEFORE_THE_JOBS);
+    for new in rows {
+        let jid = Jid::new(number + u32::try_from(count).unwrap_or(u32::MAX));
+        let job = job::create(jid, bid, new, scene);
+        bytes += job.iter().map(Op::size).sum::<usize>();
+        if count > 0 && (creates.len() + job.len() + 3 > MAX_OPS || bytes > MAX_BYTES) {
+            break;
+        }
+        creates.extend(job);
+        count += 1;
+    }
+    let mut after = Expansion { next: cursor.next + count as u64, ..cursor.clone() };
+    after.numbers = match scene.dialect {
+        Dialect::Design => cursor.numbers.and(cursor.next, number, count),
+        // Others make jobs there, too.
+        Dialect::MrtZk => Numbers::default(),
+    };
+    after.done = after.next == after.total;
+    after.commit.clone_from(&scene.commit);
+    let path = BatchNode::Expansion.of(bid);
+    let mut ops = vec![lease, fence, Op::set(path.as_str(), after.write(scene.dialect), version)];
+    ops.extend(creates);
+    (count, Plan { ops, mark: Mark::holds(path, scene.commit.as_str()), after })
+}
+
+/// Ends the processing of a batch: its cursor, at this version, says that all of it is expanded.
+pub fn end(batch: &Batch, cursor: i32, scene: &Scene) -> Result<Plan<Batch>, Refused> {
+    let mut more = vec![Op::check(BatchNode::Expansion.of(batch.bid), cursor)];
+    more.extend(proof_of_the_end(batch.bid));
+    advance(batch, BatchState::Reporting, Who::Queue, "", Lock::Keep, &more, scene)
 }
 
 /// Something that is done to a batch that nobody works on.

@@ -11,6 +11,7 @@
 //! | `histories`, `races`, `pairs` | sequences of events, several at once with lost answers, and every mix of two |
 //! | `commits`, `runs` | the committer: applied once or refused, whatever gets lost |
 //! | `plans` | what is in a plan, and in which order |
+//! | `protocol` | the protocol as a model, every state of it |
 //! | `cases`, `cases_of_holds`, on a `stage` | single behaviours that the sequences have taught |
 //!
 //! `INGESTD_CASES=N` runs N cases of each property, `INGESTD_SEED=S` begins elsewhere.
@@ -34,6 +35,7 @@ mod oracle;
 mod pairs;
 mod phrases;
 mod plans;
+mod protocol;
 mod races;
 mod runs;
 mod stage;

@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 /// A node, without its name.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct ZNode {
     pub(crate) data: Bytes,
     pub(crate) version: i32,
@@ -34,7 +34,7 @@ pub(crate) struct ZNode {
 }
 
 /// The tree. The root is there from the beginning.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Tree {
     nodes: BTreeMap<String, ZNode>,
 }
@@ -50,6 +50,10 @@ impl Tree {
 
     pub(crate) fn nodes(&self) -> impl Iterator<Item = (&str, &ZNode)> {
         self.nodes.iter().map(|(path, node)| (path.as_str(), node))
+    }
+
+    pub(crate) fn nodes_mut(&mut self) -> impl Iterator<Item = (&str, &mut ZNode)> {
+        self.nodes.iter_mut().map(|(path, node)| (path.as_str(), node))
     }
 
     /// The names of the children of a node.
@@ -81,11 +85,17 @@ impl Tree {
 
     /// Applies all operations, or none: then the error names the first that refused.
     pub(crate) fn multi(&mut self, ops: &[Op], session: i64) -> Result<Vec<OpResult>> {
+        let (after, results) = self.after(ops, session)?;
+        *self = after;
+        Ok(results)
+    }
+
+    /// The tree once all operations are applied.
+    pub(crate) fn after(&self, ops: &[Op], session: i64) -> Result<(Self, Vec<OpResult>)> {
         let mut after = self.clone();
         let apply = |(index, op)| after.apply(op, session).map_err(|error: Error| error.with_op(index));
         let results = ops.iter().enumerate().map(apply).collect::<Result<_>>()?;
-        *self = after;
-        Ok(results)
+        Ok((after, results))
     }
 
     fn apply(&mut self, op: &Op, session: i64) -> Result<OpResult> {
@@ -139,7 +149,7 @@ impl Tree {
         Ok(node)
     }
 
-    fn end_session(&mut self, session: i64) {
+    pub(crate) fn end_session(&mut self, session: i64) {
         self.nodes.retain(|_, node| node.owner != session);
     }
 

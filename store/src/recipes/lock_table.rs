@@ -47,6 +47,23 @@ pub struct Claim {
     pub holder: String,
 }
 
+impl Claim {
+    /// The multi: the lock, the fence at the version that was read, and the rest.
+    pub fn ops(&self) -> Vec<Op> {
+        let mut ops = vec![
+            Op::ephemeral(self.lock.as_str(), self.owner.clone()),
+            Op::set(self.fence.as_str(), self.data.clone(), self.version),
+        ];
+        ops.extend(self.more.iter().cloned());
+        ops
+    }
+}
+
+/// The multi of a release without a transition: it spends the token, and deletes the lock.
+pub fn release_ops(lock: &str, fence: &str, version: i32, data: Bytes) -> Vec<Op> {
+    vec![Op::set(fence, data, version), Op::delete(lock, None)]
+}
+
 /// The right to commit: the fence at this version.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Token {
@@ -152,12 +169,7 @@ impl LockTable {
         let id = self.intend(&claim)?;
         // Not disarmed if this future is dropped: then the entry stays for the sweep.
         let mut abandoned = Abandon { table: self, lock: &claim.lock, claim: id, armed: true };
-        let mut ops = vec![
-            Op::ephemeral(claim.lock.as_str(), claim.owner.clone()),
-            Op::set(claim.fence.as_str(), claim.data.clone(), claim.version),
-        ];
-        ops.extend(claim.more.iter().cloned());
-        if let Err(error) = commit(ops).await {
+        if let Err(error) = commit(claim.ops()).await {
             if error.failed_op().is_some() || error.outcome() == crate::error::Outcome::NotApplied {
                 self.forget(&claim.lock, id);
                 abandoned.armed = false;
@@ -285,7 +297,7 @@ impl LockTable {
                 Err(error) => return Err(error),
             },
         };
-        let ops = vec![Op::set(fence, data, version), Op::delete(lock, None)];
+        let ops = release_ops(lock, fence, version, data);
         let settled = super::settle(&self.session, || self.session.multi(ops.clone())).await;
         match settled.answer {
             Ok(_) => Ok(Released::Now),
