@@ -25,7 +25,8 @@ use super::files;
 use super::problem::{Answer, Kind, Refusal};
 use super::read::{self, Body, Params};
 use super::wire::{
-    AccessActed, AccessLine, AccessList, AccessPending, AccessRequest, AccessRequested, Doing, Problem,
+    AccessActed, AccessLine, AccessList, AccessPending, AccessRequest, AccessRequested, AccessSizeWord,
+    AccessStates, Doing, Problem,
 };
 
 /// Tokens read at a time.
@@ -34,7 +35,7 @@ const AT_ONCE: usize = 16;
 const SOONEST: u64 = 1;
 const LATEST: u64 = 300;
 
-#[utoipa::path(post, path = "/api/v1/access", tag = "access", request_body = AccessRequest, responses(
+#[utoipa::path(post, path = "/api/v1/access", tag = "access", security(("token" = ["operator"])), request_body = AccessRequest, responses(
     (status = 202, body = AccessRequested),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -79,7 +80,7 @@ fn wait(now: Date, anticipated: Option<Date>) -> u64 {
     anticipated.map_or(SOONEST, |date| now.until(date).as_secs() + 1).clamp(SOONEST, LATEST)
 }
 
-#[utoipa::path(get, path = "/api/v1/access/{token}", tag = "access", params(("token" = String, Path)), responses(
+#[utoipa::path(get, path = "/api/v1/access/{token}", tag = "access", security(()), params(("token" = String, Path)), responses(
     (status = 200, description = "the bytes", content_type = "application/zip"),
     (status = 202, body = AccessPending),
     (status = 206, description = "some of them", content_type = "application/zip"),
@@ -117,12 +118,14 @@ pub(crate) async fn fetch(
 #[into_params(parameter_in = Query)]
 pub(crate) struct AccessParams {
     /// `small` or `large`.
+    #[param(value_type = Option<AccessSizeWord>, inline)]
     size: Option<String>,
     /// Several, apart by commas.
+    #[param(value_type = Option<AccessStates>, inline)]
     state: Option<String>,
 }
 
-#[utoipa::path(get, path = "/api/v1/access", tag = "access", params(AccessParams), responses(
+#[utoipa::path(get, path = "/api/v1/access", tag = "access", security(("token" = ["operator"])), params(AccessParams), responses(
     (status = 200, body = AccessList),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -178,7 +181,7 @@ fn size_of(name: &str) -> Answer<AccessSize> {
     found.ok_or_else(|| Refusal::new(Kind::NOT_FOUND, "the access queues are small and large"))
 }
 
-#[utoipa::path(post, path = "/api/v1/access/items/{size}/{aid}/requeue", tag = "access", params(("size" = String, Path), ("aid" = String, Path)), request_body = Doing, responses(
+#[utoipa::path(post, path = "/api/v1/access/items/{size}/{aid}/requeue", tag = "access", security(("token" = ["operator"])), params(("size" = String, Path), ("aid" = String, Path)), request_body = Doing, responses(
     (status = 200, body = AccessActed),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -195,7 +198,7 @@ pub(crate) async fn requeue(
     Ok(Json(AccessActed { size, aid, state: Some(AccessState::Processing) }))
 }
 
-#[utoipa::path(delete, path = "/api/v1/access/items/{size}/{aid}", tag = "access", params(("size" = String, Path), ("aid" = String, Path), DeleteParams), responses(
+#[utoipa::path(delete, path = "/api/v1/access/items/{size}/{aid}", tag = "access", security(("token" = ["admin"])), params(("size" = String, Path), ("aid" = String, Path), DeleteParams), responses(
     (status = 200, body = AccessActed),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]

@@ -22,7 +22,8 @@ use super::problem::{Answer, Kind, Refusal};
 use super::read::{self, Body, Params};
 use super::shown::{self, plain};
 use super::wire::{
-    Batch, BatchActed, BatchDeleted, BatchPage, Doing, Problem, Report, ReportLine, ReportedJob, Role,
+    Batch, BatchActed, BatchDeleted, BatchPage, BatchStates, BidText, DateText, Doing, Problem, Report,
+    ReportForm, ReportLine, ReportedJob, Role,
 };
 
 /// Which batches.
@@ -31,18 +32,22 @@ use super::wire::{
 #[into_params(parameter_in = Query)]
 pub(crate) struct BatchParams {
     /// Several, apart by commas.
+    #[param(value_type = Option<BatchStates>, inline)]
     state: Option<String>,
     collection: Option<String>,
     submitter: Option<String>,
     /// Last changed before this date.
+    #[param(value_type = Option<DateText>, inline)]
     older_than: Option<String>,
     /// Last changed after this date.
+    #[param(value_type = Option<DateText>, inline)]
     newer_than: Option<String>,
     text: Option<String>,
     /// 1 to 1000.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
     /// The `next` of the page before.
+    #[param(value_type = Option<BidText>, inline)]
     after: Option<String>,
     /// `oldest` (the default) or `newest`: which come first.
     #[param(inline)]
@@ -57,7 +62,7 @@ pub(crate) enum Order {
     Newest,
 }
 
-#[utoipa::path(get, path = "/api/v1/batches", tag = "batches", params(BatchParams), responses(
+#[utoipa::path(get, path = "/api/v1/batches", tag = "batches", security(("token" = ["depositor"])), params(BatchParams), responses(
     (status = 200, body = BatchPage),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -75,7 +80,7 @@ pub(crate) async fn list(
         newer_than: read::one("newer_than", params.newer_than.as_deref())?,
         text: params.text,
     };
-    let page = page_of(params.limit, params.after, params.order);
+    let page = page_of(params.limit, params.after, params.order)?;
     let queue = app.queue().await?;
     let found = list::batches(queue.session(), &filter, &page).await?;
     Ok(Json(BatchPage {
@@ -86,13 +91,17 @@ pub(crate) async fn list(
     }))
 }
 
-pub(crate) fn page_of(limit: Option<usize>, after: Option<String>, order: Option<Order>) -> PageRequest {
-    let default = PageRequest::default();
-    PageRequest {
-        limit: limit.unwrap_or(default.limit),
-        after: after.filter(|after| !after.is_empty()),
-        newest_first: order == Some(Order::Newest),
+pub(crate) fn page_of(
+    limit: Option<usize>,
+    after: Option<String>,
+    order: Option<Order>,
+) -> Answer<PageRequest> {
+    let limit = limit.unwrap_or(PageRequest::default().limit);
+    if !(1..=list::MAX_LIMIT).contains(&limit) {
+        return Err(Refusal::field("limit", format!("it is 1 to {}", list::MAX_LIMIT)));
     }
+    let after = after.filter(|after| !after.is_empty());
+    Ok(PageRequest { limit, after, newest_first: order == Some(Order::Newest) })
 }
 
 /// A depositor sees its own, and nobody else's by asking for them.
@@ -129,7 +138,7 @@ fn what(name: &str) -> String {
     format!("batch {}", name.chars().take(64).collect::<String>().escape_debug())
 }
 
-#[utoipa::path(get, path = "/api/v1/batches/{batch}", tag = "batches", params(("batch" = String, Path, description = "bid or uuid")), responses(
+#[utoipa::path(get, path = "/api/v1/batches/{batch}", tag = "batches", security(("token" = ["depositor"])), params(("batch" = String, Path, description = "bid or uuid")), responses(
     (status = 200, body = Batch),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -159,10 +168,11 @@ pub(crate) async fn show(
 #[into_params(parameter_in = Query)]
 pub(crate) struct ReportParams {
     /// `json`, `csv` or `text`.
+    #[param(value_type = Option<ReportForm>, inline)]
     pub format: Option<String>,
 }
 
-#[utoipa::path(get, path = "/api/v1/batches/{batch}/report", tag = "batches", params(("batch" = String, Path, description = "bid or uuid"), ReportParams), responses(
+#[utoipa::path(get, path = "/api/v1/batches/{batch}/report", tag = "batches", security(("token" = ["depositor"])), params(("batch" = String, Path, description = "bid or uuid"), ReportParams), responses(
     (status = 200, content((Report = "application/json"), (String = "text/csv"), (String = "text/plain"))),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -264,7 +274,7 @@ fn reported(job: nodes::ReportedJob) -> ReportedJob {
 macro_rules! actions {
     ($($name:ident, $path:literal, $action:expr;)+) => {
         $(
-            #[utoipa::path(post, path = $path, tag = "batches", params(("batch" = String, Path, description = "bid or uuid")), request_body = Doing, responses(
+            #[utoipa::path(post, path = $path, tag = "batches", security(("token" = ["operator"])), params(("batch" = String, Path, description = "bid or uuid")), request_body = Doing, responses(
                 (status = 200, body = BatchActed),
                 (status = "default", body = Problem, content_type = "application/problem+json"),
             ))]
@@ -311,12 +321,13 @@ async fn act(
 pub(crate) struct DeleteParams {
     /// The depositor will not be told, and that is meant so.
     pub confirm: bool,
+    #[param(max_length = 1000)]
     pub reason: String,
     /// Take the lock away from whoever works on it.
     pub force: bool,
 }
 
-#[utoipa::path(delete, path = "/api/v1/batches/{batch}", tag = "batches", params(("batch" = String, Path, description = "bid or uuid"), DeleteParams), responses(
+#[utoipa::path(delete, path = "/api/v1/batches/{batch}", tag = "batches", security(("token" = ["admin"])), params(("batch" = String, Path, description = "bid or uuid"), DeleteParams), responses(
     (status = 200, body = BatchDeleted),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]

@@ -14,7 +14,7 @@ use super::read::{self, Body};
 use super::shown;
 use super::wire::{Bulk, BulkAction, BulkAnswer, BulkDry, BulkRan, BulkRefusal, JobFilter, Problem, Role};
 
-#[utoipa::path(post, path = "/api/v1/jobs/bulk", tag = "jobs", request_body = Bulk, responses(
+#[utoipa::path(post, path = "/api/v1/jobs/bulk", tag = "jobs", security(("token" = ["operator"])), request_body = Bulk, responses(
     (status = 200, body = BulkAnswer),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]

@@ -8,7 +8,9 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use utoipa::OpenApi as _;
-use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::request_body::RequestBody;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::{Components, RefOr, Required, Schema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -87,10 +89,12 @@ pub(super) fn router(app: &App, pages: Router) -> Router {
         .layer(middleware::from_fn_with_state(app.clone(), guard))
 }
 
-#[utoipa::path(get, path = "/openapi.json", tag = "health", responses((status = 200, description = "an OpenAPI document")))]
+#[utoipa::path(get, path = "/openapi.json", tag = "health", security(()), responses((status = 200, description = "an OpenAPI document")))]
 /// Describes all this
 async fn document(State(app): State<App>) -> Response {
     let (_, mut document) = described().split_for_parts();
+    let tokens = !app.settings.tokens.is_empty();
+    let components = document.components.clone().unwrap_or_default();
     nodes::VERSION.clone_into(&mut document.info.version);
     for path in document.paths.paths.values_mut() {
         let all = [&mut path.get, &mut path.post, &mut path.put, &mut path.patch, &mut path.delete];
@@ -99,13 +103,29 @@ async fn document(State(app): State<App>) -> Response {
             let tag = operation.tags.iter().flatten().next().cloned().unwrap_or_default();
             let name = operation.operation_id.take().unwrap_or_default();
             operation.operation_id = Some(format!("{tag}_{name}"));
+            if let Some(RefOr::T(body)) = &mut operation.request_body
+                && may_be_absent(body, &components)
+            {
+                body.required = Some(Required::False);
+            }
+            // Each says which role it is for; where nobody has a token, everybody is everything.
+            if !tokens {
+                operation.security = None;
+            }
         }
     }
-    if !app.settings.tokens.is_empty() {
+    if tokens {
         let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
         let components = document.components.get_or_insert_default();
         components.add_security_scheme(TOKEN, SecurityScheme::Http(scheme));
-        document.security = Some(vec![SecurityRequirement::new(TOKEN, Vec::<String>::new())]);
     }
     Json(document).into_response()
+}
+
+/// No body is an empty object; that is right where an empty object is.
+fn may_be_absent(body: &RequestBody, components: &Components) -> bool {
+    let Some(RefOr::T(content)) = body.content.get("application/json") else { return false };
+    let Some(RefOr::Ref(reference)) = &content.schema else { return false };
+    let name = reference.ref_location.rsplit('/').next().unwrap_or_default();
+    matches!(components.schemas.get(name), Some(RefOr::T(Schema::Object(object))) if object.required.is_empty())
 }

@@ -208,7 +208,7 @@ impl Listener {
     }
 }
 
-#[utoipa::path(get, path = "/api/v1/events", tag = "events", params(("Last-Event-ID" = Option<String>, Header, description = "the id of the last event that was seen")), responses(
+#[utoipa::path(get, path = "/api/v1/events", tag = "events", security(("token" = ["operator"])), params(("Last-Event-ID" = Option<String>, Header, description = "the id of the last event that was seen")), responses(
     (status = 200, description = "a stream of events, with this as their data", body = Event, content_type = "text/event-stream"),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]

@@ -37,7 +37,7 @@ use super::read::Params;
 use super::wire::{Batch, Problem};
 use super::{batches, files, jobs};
 
-#[utoipa::path(get, path = "/api/v1/batches/{batch}/export", tag = "batches", params(("batch" = String, Path, description = "bid or uuid")), responses(
+#[utoipa::path(get, path = "/api/v1/batches/{batch}/export", tag = "batches", security(("token" = ["depositor"])), params(("batch" = String, Path, description = "bid or uuid")), responses(
     (status = 200, description = "a zip of a bag", content_type = "application/zip"),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]

@@ -36,7 +36,7 @@ pub(crate) struct Signed {
     signature: String,
 }
 
-#[utoipa::path(get, path = "/files/{path}", tag = "files", params(("path" = String, Path, description = "work/…, uploads/… or access/…"), Signed), responses(
+#[utoipa::path(get, path = "/files/{path}", tag = "files", security(()), params(("path" = String, Path, description = "work/…, uploads/… or access/…"), Signed), responses(
     (status = 200, description = "the bytes", content_type = "application/octet-stream"),
     (status = 206, description = "some of them", content_type = "application/octet-stream"),
     (status = "default", body = Problem, content_type = "application/problem+json"),

@@ -15,7 +15,7 @@ use super::lines::{self, Teller, line, problem};
 use super::problem::{Answer, Refusal};
 use super::wire::{Fsck, FsckLine, FsckProgress, Problem};
 
-#[utoipa::path(get, path = "/api/v1/fsck", tag = "fsck", responses(
+#[utoipa::path(get, path = "/api/v1/fsck", tag = "fsck", security(("token" = ["operator"])), responses(
     (status = 200, description = "lines; the last is `done` or `problem`", body = FsckLine, content_type = "application/x-ndjson"),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -25,7 +25,7 @@ pub(crate) async fn check(State(app): State<App>, Operator(caller): Operator) ->
     lines::answer(&app, false, |teller| run(queue, caller.name, false, teller))
 }
 
-#[utoipa::path(post, path = "/api/v1/fsck", tag = "fsck", responses(
+#[utoipa::path(post, path = "/api/v1/fsck", tag = "fsck", security(("token" = ["admin"])), responses(
     (status = 200, description = "lines; the last is `done` or `problem`", body = FsckLine, content_type = "application/x-ndjson"),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]

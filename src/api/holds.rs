@@ -14,7 +14,7 @@ use super::problem::{Answer, Kind, Refusal};
 use super::read::{self, Body, Params};
 use super::wire::{Hold, HoldChanged, Holds, Problem, Released, SetHold};
 
-#[utoipa::path(get, path = "/api/v1/holds", tag = "holds", responses(
+#[utoipa::path(get, path = "/api/v1/holds", tag = "holds", security(("token" = ["operator"])), responses(
     (status = 200, body = Holds),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -50,7 +50,7 @@ fn changed(kind: &str, name: &str, held: bool, was: &Was) -> HoldChanged {
     }
 }
 
-#[utoipa::path(put, path = "/api/v1/holds/queues/{queue}", tag = "holds", params(("queue" = String, Path)), request_body = SetHold, responses(
+#[utoipa::path(put, path = "/api/v1/holds/queues/{queue}", tag = "holds", security(("token" = ["operator"])), params(("queue" = String, Path)), request_body = SetHold, responses(
     (status = 200, body = HoldChanged),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -66,7 +66,7 @@ pub(crate) async fn hold_queue(
     Ok(Json(changed("queue", held.name(), true, &was)))
 }
 
-#[utoipa::path(delete, path = "/api/v1/holds/queues/{queue}", tag = "holds", params(("queue" = String, Path)), responses(
+#[utoipa::path(delete, path = "/api/v1/holds/queues/{queue}", tag = "holds", security(("token" = ["operator"])), params(("queue" = String, Path)), responses(
     (status = 200, body = HoldChanged),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -81,7 +81,7 @@ pub(crate) async fn release_queue(
     Ok(Json(changed("queue", held.name(), false, &was)))
 }
 
-#[utoipa::path(put, path = "/api/v1/holds/collections/{mnemonic}", tag = "holds", params(("mnemonic" = String, Path)), request_body = SetHold, responses(
+#[utoipa::path(put, path = "/api/v1/holds/collections/{mnemonic}", tag = "holds", security(("token" = ["operator"])), params(("mnemonic" = String, Path, min_length = 1, max_length = 100)), request_body = SetHold, responses(
     (status = 200, body = HoldChanged),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -100,7 +100,7 @@ pub(crate) async fn hold_collection(
 
 /// A name in the tree is not longer than one of a profile.
 fn mnemonic(name: &str) -> Answer<&str> {
-    if name.len() > 100 {
+    if name.chars().count() > 100 {
         return Err(Refusal::field("mnemonic", "a collection's name has at most 100 letters"));
     }
     Ok(name)
@@ -115,7 +115,7 @@ pub(crate) struct ReleaseParams {
     all: bool,
 }
 
-#[utoipa::path(delete, path = "/api/v1/holds/collections/{mnemonic}", tag = "holds", params(("mnemonic" = String, Path), ReleaseParams), responses(
+#[utoipa::path(delete, path = "/api/v1/holds/collections/{mnemonic}", tag = "holds", security(("token" = ["operator"])), params(("mnemonic" = String, Path, min_length = 1, max_length = 100), ReleaseParams), responses(
     (status = 200, body = HoldChanged),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]

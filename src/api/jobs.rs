@@ -22,8 +22,8 @@ use super::problem::{Answer, Refusal};
 use super::read::{self, Body, Params};
 use super::shown::{self, plain};
 use super::wire::{
-    Doing, Job, JobActed, JobHistory, JobLock, JobPage, JobStatus, Problem, ReasonGroup, Reasons, Requeue,
-    Role, SetPriority, Transition,
+    BidText, DateText, Doing, JidText, Job, JobActed, JobHistory, JobLock, JobPage, JobStates, JobStatus,
+    PriorityText, Problem, ReasonGroup, Reasons, Requeue, Role, SetPriority, Transition,
 };
 
 /// How many jobs are looked at to group them.
@@ -37,23 +37,30 @@ const NAMED: usize = 20;
 #[into_params(parameter_in = Query)]
 pub(crate) struct JobParams {
     /// Several, apart by commas.
+    #[param(value_type = Option<JobStates>, inline)]
     state: Option<String>,
+    #[param(value_type = Option<BidText>, inline)]
     batch: Option<String>,
     collection: Option<String>,
     submitter: Option<String>,
     /// Last changed before this date.
+    #[param(value_type = Option<DateText>, inline)]
     older_than: Option<String>,
     /// Last changed after this date.
+    #[param(value_type = Option<DateText>, inline)]
     newer_than: Option<String>,
     /// In message, id, profile, payload URL or ids.
     text: Option<String>,
     /// 0 to 99, or the name of a class.
+    #[param(value_type = Option<PriorityText>, inline)]
     min_priority: Option<String>,
+    #[param(value_type = Option<PriorityText>, inline)]
     max_priority: Option<String>,
     /// 1 to 1000.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
     /// The `next` of the page before.
+    #[param(value_type = Option<JidText>, inline)]
     after: Option<String>,
     /// `oldest` (the default) or `newest`: which come first.
     #[param(inline)]
@@ -76,7 +83,7 @@ impl JobParams {
     }
 }
 
-#[utoipa::path(get, path = "/api/v1/jobs", tag = "jobs", params(JobParams), responses(
+#[utoipa::path(get, path = "/api/v1/jobs", tag = "jobs", security(("token" = ["depositor"])), params(JobParams), responses(
     (status = 200, body = JobPage),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -89,7 +96,7 @@ pub(crate) async fn list(
     let filter = params.filter(&caller)?;
     let queue = app.queue().await?;
     let found =
-        list::jobs(queue.session(), &filter, &page_of(params.limit, params.after, params.order)).await?;
+        list::jobs(queue.session(), &filter, &page_of(params.limit, params.after, params.order)?).await?;
     Ok(Json(JobPage {
         jobs: found.lines.into_iter().map(shown::job_line).collect(),
         next: found.next,
@@ -98,7 +105,7 @@ pub(crate) async fn list(
     }))
 }
 
-#[utoipa::path(get, path = "/api/v1/jobs/reasons", tag = "jobs", params(JobParams), responses(
+#[utoipa::path(get, path = "/api/v1/jobs/reasons", tag = "jobs", security(("token" = ["operator"])), params(JobParams), responses(
     (status = 200, body = Reasons),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -109,14 +116,15 @@ pub(crate) async fn reasons(
     Params(params): Params<JobParams>,
 ) -> Answer<Json<Reasons>> {
     let mut filter = params.filter(&caller)?;
+    let first = page_of(params.limit, params.after, params.order)?;
     if filter.states.is_empty() {
         filter.states = vec![JobState::Failed];
     }
     let queue = app.queue().await?;
     let mut groups: HashMap<String, ReasonGroup> = HashMap::new();
-    let (mut looked_at, mut after) = (0, None);
+    let (mut looked_at, mut after) = (0, first.after);
     let left = loop {
-        let page = PageRequest { limit: list::MAX_LIMIT, after, ..PageRequest::default() };
+        let page = PageRequest { limit: list::MAX_LIMIT, after, newest_first: first.newest_first };
         let found = list::jobs(queue.session(), &filter, &page).await?;
         looked_at += found.looked_at;
         for line in found.lines {
@@ -167,7 +175,7 @@ async fn seen(queue: &Queue, caller: &Caller, jid: Jid) -> Answer<()> {
     Ok(())
 }
 
-#[utoipa::path(get, path = "/api/v1/jobs/{jid}", tag = "jobs", params(("jid" = String, Path)), responses(
+#[utoipa::path(get, path = "/api/v1/jobs/{jid}", tag = "jobs", security(("token" = ["depositor"])), params(("jid" = String, Path)), responses(
     (status = 200, body = Job),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -241,7 +249,7 @@ fn may(state: JobState, recoverable: bool, queue: &Queue) -> Vec<String> {
     .collect()
 }
 
-#[utoipa::path(get, path = "/api/v1/jobs/{jid}/history", tag = "jobs", params(("jid" = String, Path)), responses(
+#[utoipa::path(get, path = "/api/v1/jobs/{jid}/history", tag = "jobs", security(("token" = ["depositor"])), params(("jid" = String, Path)), responses(
     (status = 200, body = JobHistory),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -289,7 +297,7 @@ async fn act(
     Ok(Json(JobActed { jid, from: acted.from, state: acted.to, priority, warning }))
 }
 
-#[utoipa::path(post, path = "/api/v1/jobs/{jid}/requeue", tag = "jobs", params(("jid" = String, Path)), request_body = Requeue, responses(
+#[utoipa::path(post, path = "/api/v1/jobs/{jid}/requeue", tag = "jobs", security(("token" = ["operator"])), params(("jid" = String, Path)), request_body = Requeue, responses(
     (status = 200, body = JobActed),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -303,7 +311,7 @@ pub(crate) async fn requeue(
     act(&app, &caller, &jid, Action::Requeue(doing.state), &doing.reason, doing.force).await
 }
 
-#[utoipa::path(post, path = "/api/v1/jobs/{jid}/hold", tag = "jobs", params(("jid" = String, Path)), request_body = Doing, responses(
+#[utoipa::path(post, path = "/api/v1/jobs/{jid}/hold", tag = "jobs", security(("token" = ["operator"])), params(("jid" = String, Path)), request_body = Doing, responses(
     (status = 200, body = JobActed),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -317,7 +325,7 @@ pub(crate) async fn hold(
     act(&app, &caller, &jid, Action::Hold, &doing.reason, doing.force).await
 }
 
-#[utoipa::path(post, path = "/api/v1/jobs/{jid}/release", tag = "jobs", params(("jid" = String, Path)), request_body = Doing, responses(
+#[utoipa::path(post, path = "/api/v1/jobs/{jid}/release", tag = "jobs", security(("token" = ["operator"])), params(("jid" = String, Path)), request_body = Doing, responses(
     (status = 200, body = JobActed),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -331,7 +339,7 @@ pub(crate) async fn release(
     act(&app, &caller, &jid, Action::Release, &doing.reason, doing.force).await
 }
 
-#[utoipa::path(put, path = "/api/v1/jobs/{jid}/priority", tag = "jobs", params(("jid" = String, Path)), request_body = SetPriority, responses(
+#[utoipa::path(put, path = "/api/v1/jobs/{jid}/priority", tag = "jobs", security(("token" = ["operator"])), params(("jid" = String, Path)), request_body = SetPriority, responses(
     (status = 200, body = JobActed),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -352,7 +360,7 @@ pub(crate) fn priority_of(field: &str, value: &serde_json::Value) -> Answer<Prio
     text.parse().map_err(|error| Refusal::field(field, format!("{error}")))
 }
 
-#[utoipa::path(delete, path = "/api/v1/jobs/{jid}", tag = "jobs", params(("jid" = String, Path), DeleteParams), responses(
+#[utoipa::path(delete, path = "/api/v1/jobs/{jid}", tag = "jobs", security(("token" = ["admin"])), params(("jid" = String, Path), DeleteParams), responses(
     (status = 200, body = JobActed),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]

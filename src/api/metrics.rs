@@ -63,8 +63,8 @@ impl ApiMeters {
     }
 }
 
-#[utoipa::path(get, path = "/metrics", tag = "health", responses(
-    (status = 200, description = "in the text format of Prometheus", content_type = "text/plain", body = String),
+#[utoipa::path(get, path = "/metrics", tag = "health", security(("token" = ["operator"])), responses(
+    (status = 200, description = "in the text format of Prometheus", content_type = "application/openmetrics-text", body = String),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
 /// Tells how the node fares, in numbers

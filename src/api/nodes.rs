@@ -19,8 +19,8 @@ use super::pools;
 use super::problem::{Answer, Kind, Refusal};
 use super::read::{self, Body, Params};
 use super::wire::{
-    AuditList, Branch, Doing, Me, ModeChanged, NodeLine, NodeList, NodeNow, Problem, Restart, RestartList,
-    Working,
+    AuditList, Branch, DateText, Doing, Me, ModeChanged, NodeLine, NodeList, NodeNow, Problem, Restart,
+    RestartList, Working,
 };
 
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -28,7 +28,7 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The most restarts or entries of the audit log in one answer.
 const MOST: usize = 1000;
 
-#[utoipa::path(get, path = "/api/v1/me", tag = "node", responses(
+#[utoipa::path(get, path = "/api/v1/me", tag = "node", security(("token" = ["depositor"])), responses(
     (status = 200, body = Me),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -43,7 +43,7 @@ pub(crate) async fn me(State(app): State<App>, Depositor(caller): Depositor) -> 
     })
 }
 
-#[utoipa::path(get, path = "/api/v1/nodes", tag = "node", responses(
+#[utoipa::path(get, path = "/api/v1/nodes", tag = "node", security(("token" = ["operator"])), responses(
     (status = 200, body = NodeList),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -93,7 +93,7 @@ pub(crate) fn session_name(state: SessionState) -> &'static str {
     }
 }
 
-#[utoipa::path(get, path = "/api/v1/node", tag = "node", responses(
+#[utoipa::path(get, path = "/api/v1/node", tag = "node", security(("token" = ["operator"])), responses(
     (status = 200, body = NodeNow),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -146,29 +146,39 @@ fn not_draining(app: &App) -> Answer<()> {
     Ok(())
 }
 
-#[utoipa::path(post, path = "/api/v1/node/pause", tag = "node", request_body = Doing, responses(
+#[utoipa::path(post, path = "/api/v1/node/pause", tag = "node", security(("token" = ["operator"])), request_body = Doing, responses(
     (status = 200, body = ModeChanged),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
 /// Takes nothing new until it is resumed
-pub(crate) async fn pause(State(app): State<App>, _: Operator, _: Body<Doing>) -> Answer<Json<ModeChanged>> {
+pub(crate) async fn pause(
+    State(app): State<App>,
+    _: Operator,
+    Body(doing): Body<Doing>,
+) -> Answer<Json<ModeChanged>> {
+    read::reason(&doing.reason)?;
     not_draining(&app)?;
     let changed = app.node.pause().await.ok_or_else(away)?;
     Ok(mode(&app, changed))
 }
 
-#[utoipa::path(post, path = "/api/v1/node/resume", tag = "node", request_body = Doing, responses(
+#[utoipa::path(post, path = "/api/v1/node/resume", tag = "node", security(("token" = ["operator"])), request_body = Doing, responses(
     (status = 200, body = ModeChanged),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
 /// Takes work again
-pub(crate) async fn resume(State(app): State<App>, _: Operator, _: Body<Doing>) -> Answer<Json<ModeChanged>> {
+pub(crate) async fn resume(
+    State(app): State<App>,
+    _: Operator,
+    Body(doing): Body<Doing>,
+) -> Answer<Json<ModeChanged>> {
+    read::reason(&doing.reason)?;
     not_draining(&app)?;
     let changed = app.node.resume().await.ok_or_else(away)?;
     Ok(mode(&app, changed))
 }
 
-#[utoipa::path(post, path = "/api/v1/node/drain", tag = "node", request_body = Doing, responses(
+#[utoipa::path(post, path = "/api/v1/node/drain", tag = "node", security(("token" = ["admin"])), request_body = Doing, responses(
     (status = 202, body = ModeChanged),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -176,15 +186,16 @@ pub(crate) async fn resume(State(app): State<App>, _: Operator, _: Body<Doing>) 
 pub(crate) async fn drain(
     State(app): State<App>,
     Admin(caller): Admin,
-    _: Body<Doing>,
-) -> (StatusCode, Json<ModeChanged>) {
+    Body(doing): Body<Doing>,
+) -> Answer<(StatusCode, Json<ModeChanged>)> {
+    let reason = read::reason(&doing.reason)?;
     let changed = app.node.house().mode() != Mode::Draining;
-    tracing::info!(who = caller.name, "told to drain");
+    tracing::info!(who = caller.name, reason, "told to drain");
     app.node.drain();
-    (StatusCode::ACCEPTED, Json(ModeChanged { mode: Mode::Draining.name().to_owned(), changed }))
+    Ok((StatusCode::ACCEPTED, Json(ModeChanged { mode: Mode::Draining.name().to_owned(), changed })))
 }
 
-#[utoipa::path(get, path = "/api/v1/tree", tag = "node", responses(
+#[utoipa::path(get, path = "/api/v1/tree", tag = "node", security(("token" = ["operator"])), responses(
     (status = 200, body = Branch),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -220,6 +231,7 @@ pub(crate) struct RestartParams {
     job: Option<String>,
     batch: Option<String>,
     reason: Option<String>,
+    #[param(value_type = Option<DateText>, inline)]
     newer_than: Option<String>,
 }
 
@@ -245,7 +257,7 @@ fn limit_of(limit: Option<usize>) -> Answer<usize> {
     }
 }
 
-#[utoipa::path(get, path = "/api/v1/restarts", tag = "node", params(RestartParams), responses(
+#[utoipa::path(get, path = "/api/v1/restarts", tag = "node", security(("token" = ["operator"])), params(RestartParams), responses(
     (status = 200, body = RestartList),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -292,7 +304,7 @@ pub(crate) struct AuditParams {
     limit: Option<usize>,
 }
 
-#[utoipa::path(get, path = "/api/v1/audit", tag = "node", params(AuditParams), responses(
+#[utoipa::path(get, path = "/api/v1/audit", tag = "node", security(("token" = ["admin"])), params(AuditParams), responses(
     (status = 200, body = AuditList),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]

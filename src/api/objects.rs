@@ -20,7 +20,7 @@ use super::app::App;
 use super::caller::Operator;
 use super::lines::{self, Teller, line, problem};
 use super::problem::{Answer, Refusal};
-use super::wire::{AuditLine, AuditProgress, Audited, AuditedObject, FieldProblem, Problem};
+use super::wire::{ArkWord, AuditLine, AuditProgress, Audited, AuditedObject, FieldProblem, Problem};
 
 /// How often it is looked how far it is.
 const LOOK: Duration = Duration::from_millis(500);
@@ -37,8 +37,8 @@ enum Wanted {
     All,
 }
 
-#[utoipa::path(get, path = "/api/v1/objects/audit", tag = "objects", params(
-    ("ark" = Option<Vec<String>>, Query, description = "these objects; may be repeated"),
+#[utoipa::path(get, path = "/api/v1/objects/audit", tag = "objects", security(("token" = ["operator"])), params(
+    ("ark" = Option<Vec<ArkWord>>, Query, description = "these objects; may be repeated"),
     ("batch" = Option<String>, Query, description = "those of this batch: bid or uuid"),
     ("all" = Option<bool>, Query, description = "all that are stored"),
 ), responses(

@@ -56,7 +56,7 @@ fn unknown(name: &str) -> Refusal {
     Refusal::not_found(format_args!("pool {}", name.chars().take(64).collect::<String>().escape_debug()))
 }
 
-#[utoipa::path(get, path = "/api/v1/pools", tag = "pools", responses(
+#[utoipa::path(get, path = "/api/v1/pools", tag = "pools", security(("token" = ["operator"])), responses(
     (status = 200, body = PoolList),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -65,7 +65,7 @@ pub(crate) async fn list(State(app): State<App>, _: Operator) -> Json<PoolList> 
     Json(PoolList { pools: all(&app).await })
 }
 
-#[utoipa::path(get, path = "/api/v1/pools/{pool}", tag = "pools", params(("pool" = String, Path)), responses(
+#[utoipa::path(get, path = "/api/v1/pools/{pool}", tag = "pools", security(("token" = ["operator"])), params(("pool" = String, Path)), responses(
     (status = 200, body = PoolLine),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -78,7 +78,7 @@ pub(crate) async fn show(
     one(&app, &name).await
 }
 
-#[utoipa::path(patch, path = "/api/v1/pools/{pool}", tag = "pools", params(("pool" = String, Path)), request_body = ChangePool, responses(
+#[utoipa::path(patch, path = "/api/v1/pools/{pool}", tag = "pools", security(("token" = ["admin"])), params(("pool" = String, Path)), request_body = ChangePool, responses(
     (status = 200, body = PoolLine),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]

@@ -6,6 +6,7 @@ use axum::http::header;
 use axum::http::request::Parts;
 use http_body_util::BodyExt as _;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize as _, Deserializer};
 
 use super::app::App;
 use super::guard::is_json;
@@ -28,8 +29,23 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
         if !json {
             return Err(Refusal::new(Kind::UNSUPPORTED, "a body here is `application/json`"));
         }
+        // A list would do for a structure, field by field.
+        if bytes.trim_ascii_start().first() != Some(&b'{') {
+            parse::<serde::de::IgnoredAny>(&bytes)?;
+            return Err(Refusal::of_fields(Kind::UNPROCESSABLE, vec![not_an_object()]));
+        }
         parse(&bytes).map(Self)
     }
+}
+
+fn not_an_object() -> FieldProblem {
+    FieldProblem { field: String::new(), message: "a body here is a JSON object".to_owned() }
+}
+
+/// A structure within a body: an object, and no list of its fields.
+pub(crate) fn object<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<T, D::Error> {
+    let fields = serde_json::Map::deserialize(from)?;
+    T::deserialize(serde_json::Value::Object(fields)).map_err(serde::de::Error::custom)
 }
 
 /// Reads JSON: what is none is `invalid`, what does not fit is `unprocessable`.
@@ -171,5 +187,7 @@ mod tests {
             Kind::UNPROCESSABLE
         );
         assert!(parse::<Requeue>(b"{}").is_ok());
+        let listed = parse::<crate::api::wire::Bulk>(br#"{"action": "hold", "filter": [["failed"]]}"#);
+        assert_eq!(listed.unwrap_err().kind, Kind::UNPROCESSABLE);
     }
 }

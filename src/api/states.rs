@@ -15,7 +15,7 @@ use super::caller::{Depositor, Operator};
 use super::problem::Answer;
 use super::wire::{Counts, Move, Problem, StateTable, States};
 
-#[utoipa::path(get, path = "/api/v1/states", tag = "states", responses(
+#[utoipa::path(get, path = "/api/v1/states", tag = "states", security(("token" = ["depositor"])), responses(
     (status = 200, body = States),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -68,7 +68,7 @@ fn why(why: Why) -> &'static str {
     }
 }
 
-#[utoipa::path(get, path = "/api/v1/states/counts", tag = "states", responses(
+#[utoipa::path(get, path = "/api/v1/states/counts", tag = "states", security(("token" = ["operator"])), responses(
     (status = 200, body = Counts),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]

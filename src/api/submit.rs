@@ -23,7 +23,7 @@ use super::caller::{Caller, Depositor};
 use super::guard::is_json;
 use super::problem::{Answer, Kind, Refusal};
 use super::read;
-use super::wire::{FieldProblem, Problem, ProfileLine, ProfileList, Submission, Submitted};
+use super::wire::{FieldProblem, Problem, ProfileLine, ProfileList, Submission, SubmissionForm, Submitted};
 use judge::Judged;
 use upload::Upload;
 
@@ -38,11 +38,11 @@ struct Given {
     problems: Vec<FieldProblem>,
 }
 
-#[utoipa::path(post, path = "/api/v1/batches", tag = "batches",
-    request_body(content((Submission = "application/json"), (Submission = "application/x-www-form-urlencoded"), (Submission = "multipart/form-data"))),
+#[utoipa::path(post, path = "/api/v1/batches", tag = "batches", security(("token" = ["depositor"])),
+    request_body(content((Submission = "application/json"), (SubmissionForm = "application/x-www-form-urlencoded"), (SubmissionForm = "multipart/form-data"))),
     responses(
-        (status = 200, description = "the uuid was known", body = Submitted),
-        (status = 201, body = Submitted),
+        (status = 200, description = "the uuid was known", content((Submitted = "application/json"), (String = "application/xml"))),
+        (status = 201, content((Submitted = "application/json"), (String = "application/xml"))),
         (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
 /// Submits a payload
@@ -147,7 +147,7 @@ fn answer(status: StatusCode, bid: Bid, uuid: String, known: bool, xml: bool) ->
     response
 }
 
-#[utoipa::path(get, path = "/api/v1/profiles", tag = "batches", responses(
+#[utoipa::path(get, path = "/api/v1/profiles", tag = "batches", security(("token" = ["depositor"])), responses(
     (status = 200, body = ProfileList),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]

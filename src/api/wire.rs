@@ -18,6 +18,7 @@ mod problem;
 mod restart;
 mod state;
 mod submission;
+mod words;
 
 pub(crate) use access::*;
 pub(crate) use audit::*;
@@ -35,6 +36,7 @@ pub(crate) use problem::*;
 pub(crate) use restart::*;
 pub(crate) use state::*;
 pub(crate) use submission::*;
+pub(crate) use words::*;
 
 use ingest_queue::date::Date;
 use serde::{Deserialize, Serialize};

@@ -68,6 +68,7 @@ async fn what_the_framework_refuses_is_a_problem_like_all_others() {
         "1000",
     );
     node.post("/api/v1/jobs/bulk", json!({"action": 7})).await.problem(422, "unprocessable", "");
+    node.post("/api/v1/node/pause", json!(["a list"])).await.problem(422, "unprocessable", "a JSON object");
     let text = node.request(Method::POST, "/api/v1/jobs/bulk").header("x-ingestd", "1").body("x");
     Answer::of(text.send().await.unwrap()).await.problem(415, "unsupported-media-type", "");
     node.get("/api/v1/jobs/%ff").await.problem(400, "invalid", "");

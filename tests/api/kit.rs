@@ -1,75 +1,33 @@
-//! A node as a child process in a directory of its own, and a client for it.
+//! A client of a node, and what it is answered.
 
-use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::Duration;
+use std::ops::{Deref, DerefMut};
 
-use ingest_harness::{FileServer, eventually};
-use reqwest::{Method, RequestBuilder, Response, StatusCode};
+use ingest_harness::eventually;
+use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-const PATIENCE: Duration = Duration::from_mins(1);
+use super::running::{PATIENCE, Running};
+pub(crate) use super::running::{configure, sha256, spawn, tokens};
 
-const PROFILE: &str = r#"
-name = "test_content"
-collection = "tests"
-title = "Things to test with"
-owner = "ark:/99999/fk4tests"
-"#;
-
-/// A node that runs, and files that it may fetch.
+/// A node that runs, and a token for it.
 pub(crate) struct TestNode {
-    pub(crate) dir: TempDir,
-    pub(crate) base: String,
-    pub(crate) client: reqwest::Client,
-    pub(crate) files: FileServer,
+    running: Running,
     token: Option<String>,
-    child: Child,
 }
 
-impl Drop for TestNode {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        if std::thread::panicking() {
-            let log = std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
-            eprintln!("--- the node's log\n{log}");
-        }
+impl Deref for TestNode {
+    type Target = Running;
+
+    fn deref(&self) -> &Running {
+        &self.running
     }
 }
 
-/// Writes the configuration of a node into a directory.
-pub(crate) fn configure(dir: &Path, api: &str, more: &str) {
-    let profiles = dir.join("profiles");
-    std::fs::create_dir_all(&profiles).unwrap();
-    std::fs::write(profiles.join("test_content.toml"), PROFILE).unwrap();
-    let text = format!(
-        "[api]\nlisten = '127.0.0.1:0'\nuploads = 'uploads'\n{api}\n\
-         [node]\nname = 'node-1'\ndir = 'node'\n\
-         [store.engine.embedded]\ndir = 'tree'\n\
-         [work]\ndir = 'work'\n[profiles]\ndir = 'profiles'\n\
-         [fetch]\nallowed = ['127.0.0.0/8']\nretries = 0\n\
-         [storage.default]\nkind = 'ocfl'\ndir = 'storage'\n\
-         [inventory]\nkind = 'sqlite'\npath = 'inventory.sqlite'\n\
-         [mail.by.outbox]\ndir = 'outbox'\n\
-         [provisioning]\nmax_used = 1.0\n[queue]\nrank_delay = '10ms'\n{more}"
-    );
-    std::fs::write(dir.join("ingestd.toml"), text).unwrap();
-}
-
-/// Starts `ingestd run` in a directory that is configured.
-pub(crate) fn spawn(dir: &Path) -> Child {
-    let log = std::fs::File::create(dir.join("log")).unwrap();
-    Command::new(env!("CARGO_BIN_EXE_ingestd"))
-        .args(["run", "--config", "ingestd.toml"])
-        .current_dir(dir)
-        .env_clear()
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(log)
-        .spawn()
-        .unwrap()
+impl DerefMut for TestNode {
+    fn deref_mut(&mut self) -> &mut Running {
+        &mut self.running
+    }
 }
 
 impl TestNode {
@@ -86,22 +44,7 @@ impl TestNode {
 
     /// In a directory that is configured.
     pub(crate) async fn start_in(dir: TempDir, client: reqwest::ClientBuilder) -> Self {
-        let child = spawn(dir.path());
-        let note = dir.path().join("node/api-address");
-        let client = client.redirect(reqwest::redirect::Policy::none()).build().unwrap();
-        let base = eventually("the API's address", PATIENCE, || {
-            let found = std::fs::read_to_string(&note).ok().filter(|text| text.ends_with('\n'));
-            std::future::ready(found.map(|text| text.trim().trim_end_matches('/').to_owned()))
-        })
-        .await;
-        let files = FileServer::start().await;
-        let node = Self { dir, base, client, files, token: None, child };
-        eventually("a node that is ready", PATIENCE, || async {
-            let answer = node.client.get(format!("{}/readyz", node.base)).send().await.ok()?;
-            (answer.status() == StatusCode::OK).then_some(())
-        })
-        .await;
-        node
+        Self { running: Running::start_in(dir, client).await, token: None }
     }
 
     /// Sends this token from now on.
@@ -162,16 +105,6 @@ impl TestNode {
         eventually(&format!("a job of {bid} that is {state}"), PATIENCE, || async {
             let answer = self.get(&path).await;
             answer.json["jobs"][0]["jid"].as_str().map(str::to_owned)
-        })
-        .await
-    }
-
-    /// Waits for the end of the process.
-    pub(crate) async fn ended(&mut self) -> ExitStatus {
-        let child = &mut self.child;
-        let waiting = std::cell::RefCell::new(child);
-        eventually("the end of the node", PATIENCE, || {
-            std::future::ready(waiting.borrow_mut().try_wait().unwrap())
         })
         .await
     }

@@ -7,10 +7,17 @@ mod acting;
 mod document;
 mod events;
 mod files;
+mod fuzz;
+mod hostile;
 mod kit;
+mod load;
 mod monitoring;
 mod node;
 mod reading;
+mod roles;
+#[path = "../kit/running.rs"]
+#[allow(dead_code, reason = "others use the rest of it")]
+mod running;
 mod security;
 mod submitting;
 mod tree_away;

@@ -4,23 +4,7 @@ use reqwest::Method;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::kit::{Answer, TestNode, configure, spawn};
-
-/// The configuration of tokens that are their names and `-token`.
-fn tokens(of: &[(&str, &str)]) -> String {
-    let line = |(name, role): &(&str, &str)| {
-        let hash = sha256(&format!("{name}-token"));
-        format!("{{ name = '{name}', role = '{role}', sha256 = '{hash}' }}")
-    };
-    format!("tokens = [{}]", of.iter().map(line).collect::<Vec<_>>().join(", "))
-}
-
-fn sha256(text: &str) -> String {
-    use ingest_steps::digest::{Algorithm, Digests};
-    let mut digests = Digests::of([Algorithm::Sha256]);
-    digests.update(text.as_bytes());
-    digests.finish()[0].hex().to_owned()
-}
+use super::kit::{Answer, TestNode, configure, sha256, spawn, tokens};
 
 #[tokio::test]
 async fn each_role_may_do_what_it_is_for() {

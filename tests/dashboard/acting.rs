@@ -3,10 +3,11 @@
 use ingest_harness::eventually;
 use reqwest::Method;
 use serde_json::json;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-use super::browser::{Browser, ENTER};
+use super::browser::{Browser, ENTER, ESCAPE};
 use super::kit::TestNode;
 
 /// Answers the batch.
@@ -200,6 +201,104 @@ pub(crate) async fn an_object_is_asked_for(node: &TestNode, browser: &Browser, b
         (&json!(ark), &json!("completed")),
         "{items}"
     );
+}
+
+/// The content of the only object that was stored when this is called, as it lies there.
+fn stored(dir: &Path) -> PathBuf {
+    let mut left = vec![dir.join("storage")];
+    while let Some(next) = left.pop() {
+        for entry in std::fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                left.push(path);
+            } else if std::fs::read(&path).unwrap() == b"a map" {
+                return path;
+            }
+        }
+    }
+    panic!("nobody has stored the map");
+}
+
+pub(crate) async fn an_object_that_could_not_be_had_is_tried_again_or_given_up(
+    node: &TestNode,
+    browser: &Browser,
+    bid: &str,
+) {
+    let file = stored(node.dir.path());
+    let job = node.get(&format!("jobs/{}", node.job_of(bid).await)).await;
+    let ask = json!({"ark": job["identifiers"]["primary_id"]});
+    std::fs::write(&file, "a mop").unwrap();
+    let mut asked = Vec::new();
+    for _ in 0..2 {
+        let answer = node.send(Method::POST, "access", ask.clone()).await;
+        asked.push(answer["aid"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned());
+    }
+    let [again, given_up] = asked.as_slice() else { unreachable!() };
+    browser.open("access").await;
+    browser.css(&format!("[aria-label='Requeue {given_up}']")).await;
+    std::fs::write(&file, "a map").unwrap();
+    browser.click(&format!("Requeue {again}")).await;
+    let is = |aid: &str, state: &str| {
+        let (aid, state) = (aid.to_owned(), state.to_owned());
+        move |list: &serde_json::Value| {
+            let items = list["items"].as_array().unwrap();
+            items.iter().any(|item| item["aid"] == *aid && item["state"] == *state)
+        }
+    };
+    node.says("access", "it was put together", is(again, "completed")).await;
+    browser.click(&format!("Delete {given_up}")).await;
+    browser.shows("Whoever has asked for it will not get it.").await;
+    assert!(is(given_up, "failed")(&node.get("access").await), "nothing is done before it is confirmed");
+    browser.click("Delete").await;
+    browser.shows(&format!("{given_up} was deleted.")).await;
+    let is_failed = is(given_up, "failed");
+    node.says("access", "it is gone", |list| !is_failed(list)).await;
+}
+
+pub(crate) async fn a_job_and_a_batch_are_deleted(node: &TestNode, browser: &Browser) {
+    let mut failed = Vec::new();
+    for name in ["/never-1.txt", "/never-2.txt"] {
+        let bid = node.submit(node.files.url(name).as_str(), json!({})).await;
+        node.batch_is(&bid, "failed").await;
+        failed.push((node.job_of(&bid).await, bid));
+    }
+    let (jid, _) = &failed[0];
+    browser.open(&format!("job/{jid}")).await;
+    browser.click("Delete…").await;
+    browser.shows("The depositor will not be told about it.").await;
+    // Whoever thinks better of it has done nothing.
+    browser.press([ESCAPE]).await;
+    browser.until("no dialog", "return document.querySelector('dialog') === null").await;
+    assert_eq!(node.get(&format!("jobs/{jid}")).await["state"], "failed");
+    browser.click("Delete…").await;
+    browser.fill("Reason", "nobody wants it").await;
+    browser.click("Delete the job").await;
+    browser.shows(&format!("{jid} was deleted.")).await;
+    node.says(&format!("jobs?batch={}&state=failed", failed[0].1), "no job", |page| {
+        page["jobs"] == json!([])
+    })
+    .await;
+    let (jid, bid) = &failed[1];
+    browser.open(&format!("batch/{bid}")).await;
+    browser.click("Delete…").await;
+    browser.shows("The depositor will not be told about them.").await;
+    browser.click("Delete the batch").await;
+    browser.shows(&format!("{bid} was deleted, with 1 job")).await;
+    node.says(&format!("batches/{bid}"), "it is gone", |batch| batch["status"] == 404).await;
+    node.says(&format!("jobs/{jid}"), "it is gone", |job| job["status"] == 404).await;
+}
+
+/// The last of all: it ends.
+pub(crate) async fn the_node_is_drained(node: &mut TestNode, browser: &Browser) {
+    browser.open("nodes").await;
+    browser.click("Drain…").await;
+    browser.shows("It has to be started again from outside.").await;
+    assert_eq!(node.get("node").await["mode"], "running", "nothing is done before it is confirmed");
+    browser.click("Drain and end").await;
+    assert!(node.ended().await.success());
+    browser.shows("The connection is lost").await;
+    let fsck = node.fsck().await;
+    assert!(fsck.status.success(), "{}", String::from_utf8_lossy(&fsck.stdout));
 }
 
 pub(crate) async fn what_is_wrong_with_a_submission_is_said_beside_its_fields(

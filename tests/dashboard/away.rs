@@ -3,10 +3,10 @@
 use serde_json::json;
 
 use super::browser::Browser;
-use super::kit::{PORT_OF_CHOICE, TestNode};
+use super::kit::TestNode;
 
 pub(crate) async fn a_node_that_goes_away_is_noticed_and_found_again() {
-    let mut node = TestNode::start(PORT_OF_CHOICE, "").await;
+    let mut node = TestNode::start("").await;
     let browser = Browser::start(&node.base).await;
     browser.open("").await;
     browser

@@ -65,7 +65,8 @@ pub(crate) async fn keys_alone_lead_everywhere(browser: &Browser) {
 pub(crate) async fn hostile_names_do_nothing(node: &TestNode, browser: &Browser) {
     let url = format!("{}?name={}", node.files.url("/nowhere"), "%3Cscript%3E");
     let more = json!({
-        "submitter": HOSTILE, "title": HOSTILE, "creator": HOSTILE, "note": HOSTILE, "local_id": [HOSTILE], "filename": HOSTILE,
+        "submitter": HOSTILE, "title": HOSTILE, "creator": HOSTILE, "date": HOSTILE, "note": HOSTILE, "local_id": [HOSTILE],
+        "filename": HOSTILE, "notification": HOSTILE, "dc": {"subject": HOSTILE, "rights": HOSTILE, "description": HOSTILE},
     });
     let bid = match node.send(reqwest::Method::POST, "batches", with(&url, &more)).await {
         answer if answer["bid"].is_string() => answer["bid"].as_str().unwrap().to_owned(),
@@ -88,8 +89,15 @@ pub(crate) async fn hostile_names_do_nothing(node: &TestNode, browser: &Browser)
     let jid = node.job_of(&bid).await;
     node.batch_is(&bid, "failed").await;
     node.send(reqwest::Method::PUT, "holds/queues/accessLarge", json!({"reason": HOSTILE})).await;
+    let collection = "holds/collections/%3Cimg%20src%3Dx%20onerror%3Dwindow.pwned%3D5%3E";
+    let held = node.send(reqwest::Method::PUT, collection, json!({"reason": HOSTILE})).await;
+    assert_eq!(held["held"], true, "{held}");
     let path = format!("jobs/{jid}/requeue");
-    node.send(reqwest::Method::POST, &path, json!({"reason": HOSTILE})).await;
+    // In the name of somebody who has chosen it well.
+    let name = "<img src=x onerror=window.pwned=6>";
+    let request = node.client.post(format!("{}/api/v1/{path}", node.base)).header("x-ingestd-user", name);
+    let answer = request.json(&json!({"reason": HOSTILE})).send().await.unwrap();
+    assert!(answer.status().is_success(), "{answer:?}");
     node.job_is(&jid, "failed").await;
     for page in PAGES.iter().copied().chain([format!("batch/{bid}").as_str(), format!("job/{jid}").as_str()])
     {
@@ -102,6 +110,13 @@ pub(crate) async fn hostile_names_do_nothing(node: &TestNode, browser: &Browser)
         browser.open(&page).await;
         browser.page_shows("<script>window.pwned=2</script>").await;
     }
+    browser.open("holds").await;
+    browser.page_shows("<img src=x onerror=window.pwned=5>").await;
+    for page in [format!("job/{jid}"), "audit".to_owned()] {
+        browser.open(&page).await;
+        browser.page_shows("<img src=x onerror=window.pwned=6>").await;
+    }
+    node.send(reqwest::Method::DELETE, collection, json!({})).await;
     // In the address, too.
     browser.open("job/%3Cimg%20src=x%20onerror=window.pwned=4%3E").await;
     browser.page_shows("<img src=x onerror=window.pwned=4>").await;

@@ -1,40 +1,29 @@
 //! Tokens and roles.
 
-use sha2::{Digest as _, Sha256};
-
 use super::browser::Browser;
-use super::kit::{PORT_OF_CHOICE, TestNode};
+use super::kit::TestNode;
+use super::running::tokens;
 
 pub(crate) async fn roles() {
-    let hash = |token: &str| {
-        Sha256::digest(token).iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
-    };
-    let token = |name: &str, role: &str, token: &str| {
-        format!("{{ name = '{name}', role = '{role}', sha256 = '{}' }}", hash(token))
-    };
-    let tokens = [
-        token("ann", "depositor", "of-ann"),
-        token("olga", "operator", "of-olga"),
-        token("ada", "admin", "of-ada"),
-    ];
-    let node = TestNode::start(PORT_OF_CHOICE, &format!("tokens = [{}]\n", tokens.join(", "))).await;
+    let tokens = tokens(&[("ann", "depositor"), ("olga", "operator"), ("ada", "admin")]);
+    let node = TestNode::start(&tokens).await;
     let browser = Browser::start(&node.base).await;
     browser.shows("This node asks who you are.").await;
     browser.fill("Token", "a guess").await;
     browser.click("Log in").await;
     browser.shows("Log in again with a token of this node.").await;
 
-    enter(&browser, "of-ann").await;
+    enter(&browser, "ann-token").await;
     assert_eq!(menu(&browser).await, ["Batches", "Jobs", "Submit"]);
     browser.page_shows("No batches yet.").await;
     browser.open("nodes").await;
     browser.page_shows("There is no such page").await;
     let kept = browser.look("return JSON.stringify(localStorage) + document.cookie").await;
-    assert!(!kept.as_str().unwrap().contains("of-ann"), "{kept}");
+    assert!(!kept.as_str().unwrap().contains("ann-token"), "{kept}");
     browser.click("Log out").await;
     browser.shows("This node asks who you are.").await;
 
-    enter(&browser, "of-olga").await;
+    enter(&browser, "olga-token").await;
     browser.open("nodes").await;
     browser.page_shows("Pools of this node").await;
     browser.until("pools", "return document.querySelectorAll('tbody tr').length > 8").await;
@@ -50,7 +39,7 @@ pub(crate) async fn roles() {
     browser.page_shows("Pools of this node").await;
     browser.click("Log out").await;
 
-    enter(&browser, "of-ada").await;
+    enter(&browser, "ada-token").await;
     browser.open("nodes").await;
     browser.page_shows("Drain…").await;
     browser.labelled("Workers of downloading").await;

@@ -11,7 +11,11 @@ mod browser;
 mod judging;
 mod kit;
 mod login;
+mod many;
 mod pictures;
+#[path = "../kit/running.rs"]
+#[allow(dead_code, reason = "others use the rest of it")]
+mod running;
 
 use browser::Browser;
 use kit::TestNode;
@@ -19,7 +23,7 @@ use kit::TestNode;
 /// A day with the dashboard. The parts stand on each other: the later ones look at what the earlier ones have left.
 #[tokio::test]
 async fn everything_is_done_by_clicks_and_keys() {
-    let node = TestNode::start(kit::PORT_OF_CHOICE, "").await;
+    let mut node = TestNode::start("").await;
     let browser = Browser::start(&node.base).await;
     judging::an_empty_node_says_so_everywhere(&browser).await;
     judging::events_are_read_in_any_pieces_and_counted_once(&browser).await;
@@ -29,6 +33,8 @@ async fn everything_is_done_by_clicks_and_keys() {
     acting::failed_jobs_are_requeued_together(&node, &browser).await;
     acting::a_pool_is_resized_and_the_node_paused(&node, &browser).await;
     acting::an_object_is_asked_for(&node, &browser, &bid).await;
+    acting::an_object_that_could_not_be_had_is_tried_again_or_given_up(&node, &browser, &bid).await;
+    acting::a_job_and_a_batch_are_deleted(&node, &browser).await;
     acting::what_is_wrong_with_a_submission_is_said_beside_its_fields(&node, &browser).await;
     acting::a_restart_appears_while_one_looks(&node, &browser).await;
     judging::keys_alone_lead_everywhere(&browser).await;
@@ -36,6 +42,7 @@ async fn everything_is_done_by_clicks_and_keys() {
     judging::every_page_fits_a_phone_and_satisfies_axe(&node, &browser).await;
     judging::lists_are_asked_for_in_pages(&browser).await;
     browser.complains_of_nothing().await;
+    acting::the_node_is_drained(&mut node, &browser).await;
 }
 
 #[tokio::test]
@@ -51,4 +58,9 @@ async fn whoever_has_no_token_sees_nothing_and_others_what_their_role_allows() {
 #[tokio::test]
 async fn the_pictures_show_what_the_node_counts() {
     pictures::the_pictures_show_what_the_node_counts().await;
+}
+
+#[tokio::test]
+async fn the_dashboard_stays_live_with_very_many_jobs() {
+    many::the_dashboard_stays_live_with_very_many_jobs().await;
 }

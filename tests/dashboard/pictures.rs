@@ -10,10 +10,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 use super::browser::Browser;
-use super::kit::{PORT_OF_CHOICE, TestNode};
+use super::kit::TestNode;
 
 pub(crate) async fn the_pictures_show_what_the_node_counts() {
-    let node = TestNode::start(PORT_OF_CHOICE, "").await;
+    let node = TestNode::start("").await;
     let browser = Browser::start(&node.base).await;
     browser.open("").await;
     let slow = scene(&node).await;

@@ -7,17 +7,21 @@ use ingest_queue::states::AccessState;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::{AccessForm, AccessSizeWord, AccessStateWord, AidWord, ArkWord};
+
 /// What is wanted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AccessRequest {
+    #[schema(value_type = ArkWord)]
     pub ark: String,
     /// Absent: the newest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, maximum = 4_294_967_295_u32)]
     pub version: Option<u32>,
     /// `zip` (default) or `bag`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<AccessForm>)]
     pub form: Option<String>,
 }
 
@@ -26,9 +30,9 @@ pub(crate) struct AccessRequest {
 pub(crate) struct AccessRequested {
     /// For whoever asked, and for nobody else.
     pub token: String,
-    #[schema(value_type = String)]
+    #[schema(value_type = AccessSizeWord)]
     pub size: AccessSize,
-    #[schema(value_type = String)]
+    #[schema(value_type = AidWord)]
     pub aid: Aid,
     pub ark: String,
     pub version: u32,
@@ -58,11 +62,11 @@ pub(crate) struct AccessList {
 /// An item of an access queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct AccessLine {
-    #[schema(value_type = String)]
+    #[schema(value_type = AccessSizeWord)]
     pub size: AccessSize,
-    #[schema(value_type = String)]
+    #[schema(value_type = AidWord)]
     pub aid: Aid,
-    #[schema(value_type = String)]
+    #[schema(value_type = AccessStateWord)]
     pub state: AccessState,
     pub message: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -82,12 +86,12 @@ pub(crate) struct AccessLine {
 /// What was done to an item.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct AccessActed {
-    #[schema(value_type = String)]
+    #[schema(value_type = AccessSizeWord)]
     pub size: AccessSize,
-    #[schema(value_type = String)]
+    #[schema(value_type = AidWord)]
     pub aid: Aid,
     /// Absent: it is gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<AccessStateWord>)]
     pub state: Option<AccessState>,
 }

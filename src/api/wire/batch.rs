@@ -6,7 +6,7 @@ use ingest_queue::states::BatchState;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{LockedBy, Unreadable};
+use super::{BatchStateWord, BidWord, JidWord, LockedBy, Unreadable};
 
 /// A page of batches.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -23,11 +23,11 @@ pub(crate) struct BatchPage {
 /// A batch in a list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct BatchLine {
-    #[schema(value_type = String)]
+    #[schema(value_type = BidWord)]
     pub bid: Bid,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uuid: Option<String>,
-    #[schema(value_type = String)]
+    #[schema(value_type = BatchStateWord)]
     pub state: BatchState,
     pub message: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -91,7 +91,7 @@ pub(crate) struct ReportLine {
 /// A report to the depositor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Report {
-    #[schema(value_type = String)]
+    #[schema(value_type = BidWord)]
     pub bid: Bid,
     pub number: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -108,7 +108,7 @@ pub(crate) struct Report {
 /// A job in a report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ReportedJob {
-    #[schema(value_type = String)]
+    #[schema(value_type = JidWord)]
     pub jid: Jid,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub primary_id: Option<String>,
@@ -131,18 +131,18 @@ pub(crate) struct ReportedJob {
 /// What an action did to a batch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct BatchActed {
-    #[schema(value_type = String)]
+    #[schema(value_type = BidWord)]
     pub bid: Bid,
-    #[schema(value_type = String)]
+    #[schema(value_type = BatchStateWord)]
     pub from: BatchState,
-    #[schema(value_type = String)]
+    #[schema(value_type = BatchStateWord)]
     pub state: BatchState,
 }
 
 /// A batch is gone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct BatchDeleted {
-    #[schema(value_type = String)]
+    #[schema(value_type = BidWord)]
     pub bid: Bid,
     pub deleted_jobs: u64,
     pub warning: String,

@@ -8,7 +8,8 @@ use ingest_queue::states::JobState;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{JobLine, Unreadable};
+use super::{BidWord, BulkId, JidWord, JobLine, JobStateWord, PriorityWord, Unreadable};
+use crate::api::read::object;
 
 /// What is to be done to all jobs that the filter selects.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -17,12 +18,13 @@ pub(crate) struct Bulk {
     pub action: BulkAction,
     /// Of `requeue`: where they start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<JobStateWord>)]
     pub state: Option<JobState>,
     /// Of `priority`: 0 to 99, or the name of a class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<PriorityWord>)]
     pub priority: Option<serde_json::Value>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     pub filter: JobFilter,
     /// Only count.
     #[serde(default)]
@@ -35,7 +37,7 @@ pub(crate) struct Bulk {
     pub confirm: bool,
     /// The same id goes on with a run that was stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 64)]
+    #[schema(value_type = Option<BulkId>)]
     pub id: Option<String>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schema(max_length = 1000)]
@@ -58,10 +60,10 @@ pub(crate) enum BulkAction {
 pub(crate) struct JobFilter {
     /// Any of these.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schema(value_type = Vec<String>)]
+    #[schema(value_type = Vec<JobStateWord>)]
     pub states: Vec<JobState>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<BidWord>)]
     pub batch: Option<Bid>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub collection: Option<String>,
@@ -130,7 +132,7 @@ pub(crate) struct BulkRan {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct BulkRefusal {
-    #[schema(value_type = String)]
+    #[schema(value_type = JidWord)]
     pub jid: Jid,
     pub why: String,
 }

@@ -7,7 +7,7 @@ use ingest_queue::states::JobState;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::Restart;
+use super::{BidWord, JidWord, JobStateWord, Restart};
 
 /// Something has happened. The name of the event is the name of the variant.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -46,19 +46,19 @@ pub(crate) struct JobsMoved {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct JobMoved {
-    #[schema(value_type = String)]
+    #[schema(value_type = JidWord)]
     pub jid: Jid,
     /// Null: it has left the queues.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<JobStateWord>)]
     pub state: Option<JobState>,
 }
 
 /// Batches that are not as they were.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub(crate) struct BatchesChanged {
-    #[schema(value_type = Vec<String>)]
+    #[schema(value_type = Vec<BidWord>)]
     pub changed: Vec<Bid>,
-    #[schema(value_type = Vec<String>)]
+    #[schema(value_type = Vec<BidWord>)]
     pub gone: Vec<Bid>,
     /// How many are left out.
     pub more: usize,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::{LockedBy, Unreadable};
+use super::{BidWord, JidWord, JobStateWord, LockedBy, PriorityWord, Unreadable};
 
 /// A page of jobs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -24,12 +24,12 @@ pub(crate) struct JobPage {
 /// A job in a list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct JobLine {
-    #[schema(value_type = String)]
+    #[schema(value_type = JidWord)]
     pub jid: Jid,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<BidWord>)]
     pub bid: Option<Bid>,
-    #[schema(value_type = String)]
+    #[schema(value_type = JobStateWord)]
     pub state: JobState,
     pub priority: u8,
     pub space_needed: i64,
@@ -69,18 +69,18 @@ pub(crate) struct ReasonGroup {
     pub example: String,
     pub count: usize,
     /// The first few.
-    #[schema(value_type = Vec<String>)]
+    #[schema(value_type = Vec<JidWord>)]
     pub jobs: Vec<Jid>,
 }
 
 /// A job with all that is known of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Job {
-    #[schema(value_type = String)]
+    #[schema(value_type = JidWord)]
     pub jid: Jid,
-    #[schema(value_type = String)]
+    #[schema(value_type = BidWord)]
     pub bid: Bid,
-    #[schema(value_type = String)]
+    #[schema(value_type = JobStateWord)]
     pub state: JobState,
     pub priority: u8,
     pub space_needed: i64,
@@ -104,7 +104,7 @@ pub(crate) struct Job {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct JobStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<JobStateWord>)]
     pub last_successful_status: Option<JobState>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
@@ -132,7 +132,7 @@ pub(crate) struct JobLock {
 /// What became of a job, the oldest first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct JobHistory {
-    #[schema(value_type = String)]
+    #[schema(value_type = JidWord)]
     pub jid: Jid,
     pub history: Vec<Transition>,
 }
@@ -142,9 +142,9 @@ pub(crate) struct JobHistory {
 pub(crate) struct Transition {
     #[schema(value_type = String, format = DateTime)]
     pub at: Date,
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<JobStateWord>)]
     pub from: Option<JobState>,
-    #[schema(value_type = String)]
+    #[schema(value_type = JobStateWord)]
     pub to: JobState,
     pub node: String,
     pub attempt: u32,
@@ -158,7 +158,7 @@ pub(crate) struct Transition {
 pub(crate) struct Requeue {
     /// Where it starts; absent: after the last state that it has finished.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<JobStateWord>)]
     pub state: Option<JobState>,
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schema(max_length = 1000)]
@@ -171,6 +171,7 @@ pub(crate) struct Requeue {
 #[serde(deny_unknown_fields)]
 pub(crate) struct SetPriority {
     /// 0 to 99, or the name of a class.
+    #[schema(value_type = PriorityWord)]
     pub priority: Value,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schema(max_length = 1000)]
@@ -182,13 +183,13 @@ pub(crate) struct SetPriority {
 /// What an action did to a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct JobActed {
-    #[schema(value_type = String)]
+    #[schema(value_type = JidWord)]
     pub jid: Jid,
-    #[schema(value_type = String)]
+    #[schema(value_type = JobStateWord)]
     pub from: JobState,
     /// Absent: it is gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<JobStateWord>)]
     pub state: Option<JobState>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<u8>,

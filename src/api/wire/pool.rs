@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::DurationWord;
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct PoolList {
     pub pools: Vec<PoolLine>,
@@ -43,5 +45,6 @@ pub(crate) struct ChangePool {
     pub size: Option<usize>,
     /// Such as `10m`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<DurationWord>)]
     pub stall: Option<String>,
 }

@@ -6,12 +6,15 @@ use ingest_queue::ids::Bid;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::{ArkWord, BidWord, DateWord, PriorityWord};
+
 /// A submission. The node reads it leniently, so that everything that is wrong is told at once; this is what it may hold.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 #[expect(clippy::struct_field_names, reason = "as in the tree")]
 pub(crate) struct Submission {
     /// The profile's name.
+    #[schema(required = true)]
     pub profile: String,
     /// Who deposits. With a depositor's token: the token's name.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -35,6 +38,7 @@ pub(crate) struct Submission {
     pub digest_value: Option<String>,
     /// An ARK.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<ArkWord>)]
     pub primary_id: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub local_id: Vec<String>,
@@ -60,21 +64,52 @@ pub(crate) struct Submission {
     pub response_type: Option<String>,
     /// 0 to 99, or the name of a class. Operator.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<PriorityWord>)]
     pub priority: Option<serde_json::Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<DateWord>)]
     pub process_date: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<DateWord>)]
     pub expiration_date: Option<String>,
     /// The depositor's own name for it: repeated, it is answered with the first one's batch.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 64)]
+    #[schema(pattern = "^[A-Za-z0-9-]{1,64}$")]
     pub uuid: Option<String>,
+}
+
+/// A submission as a form, in the field's own convention; all fields of the other one may be in it, too.
+#[derive(Debug, ToSchema)]
+#[allow(dead_code, reason = "only its schema is used: forms are read field by field")]
+#[schema(rename_all = "camelCase")]
+pub(crate) struct SubmissionForm {
+    /// The upload. This or `url`.
+    #[schema(value_type = Option<String>, format = Binary)]
+    file: Option<Vec<u8>>,
+    url: Option<String>,
+    profile: String,
+    submitter: Option<String>,
+    r#type: Option<String>,
+    filename: Option<String>,
+    size: Option<String>,
+    primary_identifier: Option<String>,
+    /// Several, apart by `;`.
+    local_identifier: Option<String>,
+    digest_type: Option<String>,
+    digest_value: Option<String>,
+    creator: Option<String>,
+    title: Option<String>,
+    date: Option<String>,
+    note: Option<String>,
+    notification: Option<String>,
+    /// `json` or `xml`.
+    response_form: Option<String>,
 }
 
 /// A submission was taken.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Submitted {
-    #[schema(value_type = String)]
+    #[schema(value_type = BidWord)]
     pub bid: Bid,
     pub uuid: String,
     /// The uuid was known: this is its batch, and nothing was made.

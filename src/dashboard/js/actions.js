@@ -3,6 +3,7 @@
 import { h } from "./dom.js";
 import * as api from "./api.js";
 import { ask, choice, field, reasonField, tick } from "./dialogs.js";
+import { plural } from "./format.js";
 import { told } from "./notices.js";
 import { restarts } from "./states.js";
 
@@ -132,7 +133,7 @@ export function batchActions(app, batch, tables, done) {
         const answer = await api.remove(
           `${path}${api.query({ confirm: "true", reason: values.reason, force: values.force })}`,
         );
-        told(`${bid} was deleted, with ${answer.deleted_jobs} jobs.`);
+        told(`${bid} was deleted, with ${plural(answer.deleted_jobs, "job")}.`);
         done();
       },
     });
