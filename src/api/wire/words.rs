@@ -93,7 +93,7 @@ mod tests {
         assert!(schema(PriorityText::schema())["pattern"].as_str().unwrap().contains("|time-allows)?$"));
         assert_eq!(schema(DateWord::schema())["format"], "date-time");
         assert_eq!(
-            schema(AccessStates::schema())["pattern"].as_str().unwrap().matches("|").count(),
+            schema(AccessStates::schema())["pattern"].as_str().unwrap().matches('|').count(),
             2 * (AccessState::ALL.len() - 1)
         );
     }
