@@ -14,7 +14,7 @@
 //! | stalls and other things that are due | `timekeeper` |
 //! | what is tidied up | `janitor` |
 //! | what a worker does with a job | [`work`] |
-//! | how actors die, and what of that is written down | [`crash`], [`restart`], [`restart_log`] |
+//! | how actors die, and what of that is written down | [`crash`], [`restart`], [`restart_log`] in a [`journal`] |
 //! | what is measured | [`meters`] |
 //! | what can be set | [`settings`] |
 //!
@@ -32,6 +32,7 @@ mod feeds;
 pub mod gate;
 pub mod house;
 mod janitor;
+pub mod journal;
 pub mod meters;
 pub mod node;
 mod pool;
