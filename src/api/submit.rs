@@ -56,7 +56,10 @@ pub(crate) async fn submit(
     let mut given = read_it(&app, request).await?;
     // It may have taken hours: the session may be another one.
     let life = app.life().await?;
-    let mut judged = judge::all(&mut given, &caller, &life.services(), &app);
+    let services = life.services();
+    let mut judged = judge::all(&mut given, &caller, &services, &app);
+    let hosts = std::mem::take(&mut judged.hosts);
+    judged.problems.extend(judge::names(hosts, &services.fetcher).await);
     if let Some(upload) = &given.upload
         && judged.problems.is_empty()
     {

@@ -102,6 +102,7 @@ pub(crate) fn key_of(url: &Url) -> String {
 pub struct Fetcher {
     rules: Rules,
     guard: Guard,
+    names: GuardedNames,
     client: reqwest::Client,
     /// For our own public URL, whose address is not checked.
     own_client: Option<reqwest::Client>,
@@ -118,15 +119,32 @@ impl Fetcher {
     /// With names resolved otherwise than by the system. What they resolve to is checked all the same.
     pub fn with_names(rules: Rules, names: Arc<dyn Resolve>) -> Result<Self> {
         let guard = Guard::new(rules.allowed.clone());
-        let guarded = Arc::new(GuardedNames { guard: guard.clone(), names: names.clone() });
-        let client = client(&rules, guarded)?;
+        let guarded = GuardedNames { guard: guard.clone(), names: names.clone() };
+        let client = client(&rules, Arc::new(guarded.clone()))?;
         let own_client = rules.public_url.as_ref().map(|_| self::client(&rules, names)).transpose()?;
         let turns = Turns::new(rules.per_host, rules.per_node);
-        Ok(Self { rules, guard, client, own_client, turns, syncs: Arc::default() })
+        Ok(Self { rules, guard, names: guarded, client, own_client, turns, syncs: Arc::default() })
     }
 
     pub fn rules(&self) -> &Rules {
         &self.rules
+    }
+
+    /// The client for addresses that do not come from outside: this node's own, and those of the nodes beside it. It follows
+    /// no redirects, and trusts the same authorities. None if this node has no URL.
+    pub fn inside(&self) -> Option<&reqwest::Client> {
+        self.own_client.as_ref()
+    }
+
+    /// Refuses a URL with an address in it that must not be connected to. Nobody is asked; fetching judges again.
+    pub fn judge(&self, url: &Url) -> std::result::Result<(), Forbidden> {
+        self.guard.check_url(url)
+    }
+
+    /// Refuses a name all of whose addresses must not be connected to. A name that is not known is let through: it may be
+    /// by the time that something is fetched.
+    pub async fn judge_name(&self, host: &str) -> std::result::Result<(), Forbidden> {
+        self.names.check(host).await
     }
 
     /// Brings a file to `to`, in a directory that is there. Counts its bytes, and itself when it is whole.

@@ -159,3 +159,50 @@ async fn everything_that_is_wrong_is_told_at_once_and_nothing_is_made() {
     let all = node.get("/api/v1/batches").await.json;
     assert_eq!(all["batches"].as_array().unwrap().len(), 0);
 }
+
+#[tokio::test]
+async fn addresses_that_must_not_be_reached_are_refused_before_anything_is_made() {
+    let node = TestNode::start().await;
+    let submitted = async |more: serde_json::Value| {
+        let mut body = json!({"profile": "test_content", "submitter": "ann", "type": "file"});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        node.post("/api/v1/batches", body).await
+    };
+    for url in [
+        "http://10.0.0.1/a.txt",
+        "http://169.254.169.254/latest/meta-data",
+        "http://[::1]/a.txt",
+        "http://[fd00::7]:8080/a.txt",
+        "http://0xa.1/a.txt",
+        "https://user:secret@192.168.1.1/a.txt",
+    ] {
+        let answer = submitted(json!({"payload_url": url})).await.problem(400, "invalid", "fetch.allowed");
+        assert_eq!(answer.fields(), ["payload_url"], "{url}");
+        assert!(!answer.text().contains("secret"), "{}", answer.text());
+    }
+    let rows =
+        json!(["http://127.0.0.1:1/a.txt", "http://10.0.0.1/b.txt", {"url": "http://172.16.0.1/c.txt"}]);
+    let answer = submitted(json!({"manifest": rows})).await.problem(400, "invalid", "private");
+    assert_eq!(answer.fields(), ["manifest[1]", "manifest[2]"]);
+    assert_eq!(node.get("/api/v1/batches").await.json["batches"], json!([]));
+    // What the configuration allows is taken, whatever its name is.
+    submitted(json!({"payload_url": "http://localhost:1/a.txt"})).await.is(201);
+    // A name that nobody knows is left to the job.
+    submitted(json!({"payload_url": "http://nobody.invalid/a.txt"})).await.is(201);
+}
+
+#[tokio::test]
+async fn a_name_that_leads_to_this_machine_is_refused_where_that_is_not_allowed() {
+    let dir = tempfile::tempdir().unwrap();
+    super::kit::configure(dir.path(), "", "");
+    let config = dir.path().join("ingestd.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, text.replace("allowed = ['127.0.0.0/8']", "allowed = []")).unwrap();
+    let node = TestNode::start_in(dir, reqwest::Client::builder()).await;
+    let body = |url: &str| json!({"profile": "test_content", "submitter": "ann", "payload_url": url});
+    let answer = node.post("/api/v1/batches", body("http://localhost:1/x")).await;
+    assert_eq!(answer.problem(400, "invalid", "loopback").fields(), ["payload_url"]);
+    assert_eq!(node.get("/api/v1/batches").await.json["batches"], json!([]));
+    // What is uploaded here is this node's own.
+    upload(&node, form("abc", "a.txt")).await.is(201);
+}

@@ -15,6 +15,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use url::{Host, Url};
 
 /// A block of addresses, as `10.0.0.0/8` or `fd00::/8`; a single address is a block of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -207,12 +208,50 @@ impl Guard {
         });
         if allowed { Ok(()) } else { Err(Forbidden { host: host.to_owned(), address, why }) }
     }
+
+    /// The same for a URL, as far as that can be told without asking for a name: an address that is written out does not
+    /// pass the resolver, and `localhost` is this machine wherever one asks.
+    pub(super) fn check_url(&self, url: &Url) -> Result<(), Forbidden> {
+        let address: IpAddr = match url.host() {
+            Some(Host::Ipv4(address)) => address.into(),
+            Some(Host::Ipv6(address)) => address.into(),
+            Some(Host::Domain(name)) if is_localhost(name) => {
+                let of_six = self.check(name, Ipv6Addr::LOCALHOST.into());
+                return of_six.or_else(|_| self.check(name, Ipv4Addr::LOCALHOST.into()));
+            }
+            Some(Host::Domain(_)) | None => return Ok(()),
+        };
+        self.check(url.host_str().unwrap_or_default(), address)
+    }
 }
 
-/// Resolves names, and keeps only the addresses that may be connected to.
+fn is_localhost(name: &str) -> bool {
+    let name = plain_host(name);
+    name == "localhost" || name.ends_with(".localhost")
+}
+
+/// Resolves names, and keeps only the addresses that may be connected to. Clones share it.
+#[derive(Clone)]
 pub(super) struct GuardedNames {
     pub(super) guard: Guard,
     pub(super) names: Arc<dyn Resolve>,
+}
+
+impl fmt::Debug for GuardedNames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("GuardedNames").field(&self.guard).finish()
+    }
+}
+
+impl GuardedNames {
+    /// Refuses a name that has addresses, and none that may be connected to.
+    pub(super) async fn check(&self, host: &str) -> Result<(), Forbidden> {
+        let Ok(name) = host.parse::<Name>() else { return Ok(()) };
+        match self.resolve(name).await {
+            Err(error) => error.downcast::<Forbidden>().map_or(Ok(()), |forbidden| Err(*forbidden)),
+            Ok(_) => Ok(()),
+        }
+    }
 }
 
 impl Resolve for GuardedNames {
@@ -344,6 +383,28 @@ mod tests {
         assert!(allow("0.0.0.0/0").check("a", ip("127.0.0.1")).is_ok());
         assert!(allow("::1").check("a", ip("::1")).is_ok());
         assert!(allow("fd00::/8").check("a", ip("fc00::1")).is_err());
+    }
+
+    #[test]
+    fn a_url_is_judged_by_what_is_written_in_it() {
+        let guard = Guard::new(vec![Allowed::try_from("10.0.0.0/8".to_owned()).unwrap()]);
+        let judged = |text: &str| guard.check_url(&text.parse().unwrap()).map_err(|forbidden| forbidden.why);
+        for text in [
+            "http://127.0.0.1/x",
+            "http://localhost:80/",
+            "https://a.LocalHost./",
+            "http://0x7f.1/",
+            "http://2130706433/",
+        ] {
+            assert_eq!(judged(text), Err("loopback"), "{text}");
+        }
+        assert_eq!(judged("http://[::1]/x"), Err("loopback"));
+        assert_eq!(judged("http://169.254.169.254/latest"), Err("link-local"));
+        for text in
+            ["http://10.1.2.3/", "http://8.8.8.8/", "http://localhost.example.org/", "file:///etc/passwd"]
+        {
+            assert_eq!(judged(text), Ok(()), "{text}");
+        }
     }
 
     #[test]

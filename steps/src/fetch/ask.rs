@@ -8,14 +8,13 @@
 
 use std::collections::HashMap;
 use std::error::Error;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use reqwest::header::{HeaderMap, LOCATION};
 use reqwest::{Method, Response, StatusCode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use url::{Host, Url};
+use url::Url;
 
 use super::Fetcher;
 use super::address::Forbidden;
@@ -129,17 +128,9 @@ impl Fetcher {
         {
             return Ok(own);
         }
-        // A literal address does not pass the resolver.
-        let literal: Option<IpAddr> = match url.host() {
-            Some(Host::Ipv4(address)) => Some(address.into()),
-            Some(Host::Ipv6(address)) => Some(address.into()),
-            Some(Host::Domain(_)) | None => None,
-        };
-        if let Some(address) = literal {
-            self.guard
-                .check(url.host_str().unwrap_or_default(), address)
-                .map_err(|forbidden| Failure::fail(format!("{}: {forbidden}", redacted(url))))?;
-        }
+        self.guard
+            .check_url(url)
+            .map_err(|forbidden| Failure::fail(format!("{}: {forbidden}", redacted(url))))?;
         Ok(&self.client)
     }
 }

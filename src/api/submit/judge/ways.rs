@@ -1,0 +1,48 @@
+//! How a submission is taken in, how it is answered, and when it runs.
+
+use ingest_queue::date::Date;
+use ingest_queue::map::Priority;
+
+use super::fields::Fields;
+use super::{Judged, put};
+use crate::api::caller::Caller;
+use crate::api::wire::Role;
+
+/// How it is taken in, how it is answered, and when it runs.
+pub(super) fn ways(fields: &mut Fields, caller: &Caller, judged: &mut Judged) {
+    for (name, known) in [("submission_mode", ["add", "update"]), ("response_type", ["json", "xml"])] {
+        let Some(given) = fields.text(name, judged) else { continue };
+        let given = given.to_ascii_lowercase();
+        if !known.contains(&given.as_str()) {
+            judged.wrong(name, format!("`{given}` is not known; known are {}", known.join(" and ")));
+        } else if name == "submission_mode" {
+            judged.submission.submission_mode = Some(given);
+        } else {
+            judged.xml = given == "xml";
+            judged.submission.response_type = Some(given);
+        }
+    }
+    if let Some(priority) = fields.parsed::<Priority>("priority", judged) {
+        if caller.role < Role::Operator {
+            judged.wrong("priority", "only operators choose one");
+        }
+        judged.submission.other.insert("priority".into(), priority.number().into());
+    }
+    let process: Option<Date> = fields.parsed("process_date", judged);
+    let expiration: Option<Date> = fields.parsed("expiration_date", judged);
+    if let (Some(process), Some(expiration)) = (process, expiration)
+        && expiration <= process
+    {
+        judged.wrong("expiration_date", "it is not after process_date");
+    }
+    let other = &mut judged.submission.other;
+    put(other, "process_date", process.map(|date| date.to_string().into()));
+    put(other, "expiration_date", expiration.map(|date| date.to_string().into()));
+    if let Some(uuid) = fields.text("uuid", judged) {
+        if uuid.len() <= 64 && uuid.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+            judged.uuid = Some(uuid);
+        } else {
+            judged.wrong("uuid", "it has 1 to 64 letters, digits and `-`");
+        }
+    }
+}
