@@ -44,6 +44,8 @@ pub struct PoolNow {
     pub size: usize,
     pub live: usize,
     pub waiting: Waiting,
+    /// How long the first in line has been known to this node.
+    pub oldest: Option<Duration>,
 }
 
 /// Something that is under way.
@@ -104,7 +106,8 @@ fn snapshot(house: &House, life: &Life) -> Snapshot {
     let finder = life.finder();
     let pool = |state: &JobState| {
         let waiting = finder.as_ref().map(|finder| finder.counts(*state)).unwrap_or_default();
-        let mut pool = PoolNow { waiting, ..PoolNow::default() };
+        let oldest = finder.as_ref().and_then(|finder| finder.longest_wait(*state));
+        let mut pool = PoolNow { waiting, oldest, ..PoolNow::default() };
         if let Some(bench) = house.directory.bench(*state) {
             (pool.size, pool.live) = (bench.size(), bench.live());
         }

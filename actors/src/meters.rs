@@ -25,6 +25,7 @@ pub struct Meters {
     bytes: Family<OfState, Counter>,
     retries: Family<OfState, Counter>,
     restarts: Family<OfDeath, Counter>,
+    commits: Histogram,
 }
 
 impl Default for Meters {
@@ -37,6 +38,8 @@ impl Default for Meters {
             bytes: Family::default(),
             retries: Family::default(),
             restarts: Family::default(),
+            // 1 ms to a minute.
+            commits: Histogram::new(exponential_buckets(0.001, 4.0, 9)),
         }
     }
 }
@@ -62,6 +65,11 @@ impl Meters {
             self.retries.clone(),
         );
         registry.register("restarts", "Actors that were started again", self.restarts.clone());
+        registry.register(
+            "commit_seconds",
+            "How long the tree took to commit what came of a step",
+            self.commits.clone(),
+        );
     }
 
     pub(crate) fn moved(&self, from: JobState, to: JobState) {
@@ -71,6 +79,11 @@ impl Meters {
     pub(crate) fn stepped(&self, state: JobState, took: Duration, bytes: u64) {
         self.steps.get_or_create(&of(state)).observe(took.as_secs_f64());
         self.bytes.get_or_create(&of(state)).inc_by(bytes);
+    }
+
+    /// The tree has answered to the commit of a transition.
+    pub(crate) fn committed(&self, took: Duration) {
+        self.commits.observe(took.as_secs_f64());
     }
 
     /// A job was taken out of the queue.
@@ -90,5 +103,37 @@ impl Meters {
     pub(crate) fn restarted(&self, pool: Option<&str>, reason: &str) {
         let pool = pool.unwrap_or_default().to_owned();
         self.restarts.get_or_create(&[("pool", pool), ("reason", reason.to_owned())]).inc();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::text::encode;
+
+    use super::*;
+
+    #[test]
+    fn everything_that_is_counted_is_told_under_its_name() {
+        let meters = Meters::default();
+        meters.moved(JobState::Estimating, JobState::Provisioning);
+        meters.stepped(JobState::Downloading, Duration::from_secs(1), 7);
+        meters.given_back(JobState::Recording);
+        meters.restarted(Some("notify"), "panic");
+        meters.restarted(None, "error");
+        meters.committed(Duration::from_millis(5));
+        let (mut registry, mut text) = (Registry::with_prefix("ingestd"), String::new());
+        meters.register(&mut registry);
+        encode(&mut text, &registry).unwrap();
+        for line in [
+            "ingestd_transitions_total{from=\"estimating\",to=\"provisioning\"} 1",
+            "ingestd_step_seconds_count{state=\"downloading\"} 1",
+            "ingestd_bytes_total{state=\"downloading\"} 7",
+            "ingestd_retries_total{state=\"recording\"} 1",
+            "ingestd_restarts_total{pool=\"notify\",reason=\"panic\"} 1",
+            "ingestd_restarts_total{pool=\"\",reason=\"error\"} 1",
+            "ingestd_commit_seconds_count 1",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+        }
     }
 }

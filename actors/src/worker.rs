@@ -169,11 +169,14 @@ impl Worker {
         entry: QueueRef,
         answer: Result<Change, Failure>,
     ) -> Result<(), Crash> {
+        let began = Instant::now();
         let answer = match answer {
             Ok(change) => match self.seat_for(&lease, &change) {
                 Some((next, seat)) => {
                     let handed = self.queue().hand_over_to(&mut lease, next, &change, seat.holder());
-                    match handed.await {
+                    let handed = handed.await;
+                    self.house.meters.committed(began.elapsed());
+                    match handed {
                         Ok(()) => {
                             self.hand(lease, entry, seat).await;
                             return Ok(());
@@ -189,7 +192,9 @@ impl Worker {
             failure => failure,
         };
         let again = matches!(answer, Err(Failure::Again(_)));
-        match step::conclude(self.queue(), &mut lease, answer).await {
+        let concluded = step::conclude(self.queue(), &mut lease, answer).await;
+        self.house.meters.committed(began.elapsed());
+        match concluded {
             Ok(Ending::Moved(to)) => {
                 self.finder.finished(entry);
                 self.moved(&lease, entry.state, to);

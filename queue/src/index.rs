@@ -373,6 +373,12 @@ impl Index {
         self.states.get(&state).map_or(0, Waiting::len)
     }
 
+    /// How long the first in line has been known here, of whichever priority; `None` if nobody stands there.
+    pub fn longest_wait(&self, state: JobState, now: Instant) -> Option<Duration> {
+        let heads = self.states.get(&state)?.heads();
+        heads.map(|(_, _, since)| now.saturating_duration_since(since)).max()
+    }
+
     pub fn counts(&self, state: JobState) -> Counts {
         let Some(waiting) = self.states.get(&state) else { return Counts::default() };
         let taken = self.taken.values().filter(|taken| taken.entry.state == state).count();

@@ -146,6 +146,13 @@ async fn read_node(app: &App, registry: &mut Registry) {
     );
     let waiting = pools.iter().map(|(name, now)| (pool(name), now.waiting.ready as u64));
     gauges(registry, "pool_waiting", "Jobs that this node could take", waiting);
+    let oldest = pools.iter().map(|(name, now)| (pool(name), now.oldest.unwrap_or_default().as_secs()));
+    gauges(
+        registry,
+        "pool_oldest_seconds",
+        "How long the first of them has waited, as far as this node has seen",
+        oldest,
+    );
     counted(
         registry,
         "sweep_healed",

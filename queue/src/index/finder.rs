@@ -16,6 +16,7 @@ mod locks;
 use std::collections::{BTreeMap, HashMap};
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ingest_store::{Session, SessionState};
 use parking_lot::Mutex;
@@ -239,6 +240,11 @@ impl Finder {
 
     pub fn counts(&self, state: JobState) -> Counts {
         self.shared.held.lock().index.counts(state)
+    }
+
+    /// How long the first in line has been known here, of whichever priority.
+    pub fn longest_wait(&self, state: JobState) -> Option<Duration> {
+        self.shared.held.lock().index.longest_wait(state, Instant::now())
     }
 
     pub fn ignored(&self) -> Ignored {

@@ -387,3 +387,14 @@ fn taking_costs_the_same_with_many_waiting() {
     let (few, many) = (cost(1_000), cost(200_000));
     assert!(many < few * 20, "{few:?} with a thousand, {many:?} with two hundred times as many");
 }
+
+#[test]
+fn the_longest_wait_is_that_of_the_first_in_any_line() {
+    let now = Instant::now();
+    let mut index = index(&[pending(5, 1)], now);
+    index.created(pending(2, 7), now + MINUTE);
+    assert_eq!(index.longest_wait(Pending, now + 2 * MINUTE), Some(2 * MINUTE));
+    assert_eq!(index.longest_wait(Estimating, now), None);
+    index.deleted(pending(5, 1));
+    assert_eq!(index.longest_wait(Pending, now + 2 * MINUTE), Some(MINUTE));
+}
