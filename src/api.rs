@@ -7,10 +7,11 @@
 //! | what every request passes and every answer carries | [`guard`], [`caller`], [`rate`], [`audit`] |
 //! | what went wrong | [`problem`] |
 //! | submission | [`submit`] |
-//! | what is seen and done | [`batches`], [`jobs`], [`bulk`], [`states`], [`holds`], [`nodes`], [`pools`], [`access`] |
+//! | what is seen and done | [`batches`], [`jobs`], [`bulk`], [`states`], [`holds`], [`nodes`], [`restarts`], [`pools`], [`access`] |
+//! | what nodes ask each other | [`peers`] |
 //! | long work, told in lines | [`fsck`], [`objects`], by [`lines`] |
 //! | a batch's whole record | [`export`] |
-//! | live events | [`events`] |
+//! | live events | [`events`], as many as [`streams`] says |
 //! | files by signed URLs | [`files`] |
 //! | health, metrics | [`health`], [`metrics`] |
 //! | connections | [`serve`] |
@@ -39,14 +40,17 @@ mod lines;
 mod metrics;
 mod nodes;
 mod objects;
+mod peers;
 mod pools;
 mod problem;
 mod rate;
 mod read;
+mod restarts;
 mod serve;
 mod settings;
 mod shown;
 mod states;
+mod streams;
 mod submit;
 pub(crate) mod wire;
 

@@ -9,7 +9,6 @@ use ingest_actors::node::Node;
 use ingest_queue::queue::Queue;
 use ingest_steps::urls::Urls;
 use ingest_store::SessionState;
-use tokio::sync::Semaphore;
 
 use super::audit::AuditLog;
 use super::events::Hub;
@@ -17,6 +16,7 @@ use super::metrics::ApiMeters;
 use super::problem::{Answer, Kind, Refusal};
 use super::rate::Rates;
 use super::settings::ApiSettings;
+use super::streams::Streams;
 
 /// How long a request waits for a session of the tree.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -37,7 +37,7 @@ pub(crate) struct Parts {
     pub guesses: Rates,
     pub audit: AuditLog,
     pub hub: Hub,
-    pub streams: Arc<Semaphore>,
+    pub streams: Streams,
     pub meters: ApiMeters,
 }
 
@@ -56,7 +56,7 @@ impl App {
             rates: Rates::new(f64::from(settings.rate), f64::from(settings.rate) * 2.0),
             guesses: Rates::new(0.2, 10.0),
             hub: Hub::new(node.clone()),
-            streams: Arc::new(Semaphore::new(settings.max_streams)),
+            streams: Streams::new(settings.max_streams),
             meters: ApiMeters::default(),
             audit,
             node,

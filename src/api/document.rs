@@ -18,7 +18,7 @@ use super::app::App;
 use super::guard::guard;
 use super::{
     access, batches, bulk, events, export, files, fsck, health, holds, jobs, metrics, nodes, objects, pools,
-    states, submit,
+    restarts, states, submit,
 };
 
 const TOKEN: &str = "token";
@@ -61,7 +61,7 @@ fn described() -> OpenApiRouter<App> {
         .routes(routes!(nodes::resume))
         .routes(routes!(nodes::drain))
         .routes(routes!(nodes::tree))
-        .routes(routes!(nodes::restarts))
+        .routes(routes!(restarts::restarts))
         .routes(routes!(nodes::audit))
         .routes(routes!(pools::list))
         .routes(routes!(pools::show, pools::change))

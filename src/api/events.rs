@@ -2,13 +2,15 @@
 //!
 //! Nothing is looked at while nobody listens. From the first listener on, one follower of this node watches the tree
 //! ([`follow`]), gathers what happens for a moment, and tells it to all at once. It stops a while after the last one has
-//! gone, so that a page that is loaded again goes on where it was.
+//! gone, so that a page that is loaded again goes on where it was. What a listener may see of it is decided for each
+//! ([`sight`]).
 //!
 //! **When things break.** Whoever was away too long, or reads too slowly, and everybody after a time without the tree, is told
 //! to read everything again (`reset`). Memory is bounded: the last events are kept, and so many streams are open.
 
 mod follow;
 mod gathered;
+mod sight;
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -27,9 +29,10 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::app::App;
-use super::caller::Operator;
-use super::problem::{Answer, Kind, Refusal};
-use super::wire::{Event, Problem, Reset};
+use super::caller::Depositor;
+use super::problem::Answer;
+use super::wire::{BatchesChanged, Event, Problem, Reset};
+use sight::{Owners, Sight};
 
 /// Events that are kept for those who come back.
 const KEPT: usize = 1024;
@@ -46,6 +49,23 @@ struct Told {
     number: u64,
     name: &'static str,
     data: String,
+    /// Of `batches`: which, for those who may not see all.
+    batches: Option<BatchesChanged>,
+}
+
+impl Told {
+    fn new(number: u64, name: &'static str, event: &Event) -> Self {
+        let data = serde_json::to_string(event).unwrap_or_else(|_| "{}".to_owned());
+        let batches = match event {
+            Event::Batches(changed) => Some(changed.clone()),
+            _ => None,
+        };
+        Self { number, name, data, batches }
+    }
+
+    fn batches(number: u64, changed: BatchesChanged) -> Self {
+        Self::new(number, "batches", &Event::Batches(changed))
+    }
 }
 
 /// Where listeners and the follower meet. Clones are the same.
@@ -55,6 +75,7 @@ pub(crate) struct Hub(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     node: Arc<Node>,
+    owners: Owners,
     live: broadcast::Sender<Arc<Told>>,
     state: Mutex<Following>,
     /// All streams end.
@@ -74,7 +95,13 @@ struct Following {
 impl Hub {
     pub(crate) fn new(node: Arc<Node>) -> Self {
         let live = broadcast::Sender::new(BACKLOG);
-        Self(Arc::new(Inner { node, live, state: Mutex::default(), closing: CancellationToken::new() }))
+        Self(Arc::new(Inner {
+            node,
+            owners: Owners::default(),
+            live,
+            state: Mutex::default(),
+            closing: CancellationToken::new(),
+        }))
     }
 
     /// Ends all streams: the node ends.
@@ -87,9 +114,8 @@ impl Hub {
 
     /// Tells everybody.
     fn tell(&self, name: &'static str, event: &Event) {
-        let data = serde_json::to_string(event).unwrap_or_else(|_| "{}".to_owned());
         let mut state = self.0.state.lock();
-        let told = Arc::new(Told { number: state.next, name, data });
+        let told = Arc::new(Told::new(state.next, name, event));
         state.next += 1;
         if state.kept.len() == KEPT {
             state.kept.pop_front();
@@ -100,7 +126,7 @@ impl Hub {
     }
 
     /// Begins to listen: with what was missed, or with a reset.
-    fn listen(&self, last: Option<&str>) -> Listener {
+    fn listen(&self, sight: Sight, last: Option<&str>) -> Listener {
         let mut state = self.0.state.lock();
         state.listeners += 1;
         if state.follower.is_none() {
@@ -111,7 +137,7 @@ impl Hub {
         let live = self.0.live.subscribe();
         let missed = last.and_then(|last| state.after(last));
         let waiting = missed.unwrap_or_else(|| state.beginning(last.is_some()));
-        Listener { hub: self.clone(), epoch: state.epoch, waiting, live }
+        Listener { hub: self.clone(), sight, epoch: state.epoch, waiting, live }
     }
 
     fn gone(&self) {
@@ -159,14 +185,14 @@ impl Following {
 }
 
 fn reset(number: u64, why: &str) -> Told {
-    let data = serde_json::to_string(&Reset { why: why.to_owned() }).unwrap_or_else(|_| "{}".to_owned());
-    Told { number, name: "reset", data }
+    Told::new(number, "reset", &Event::Reset(Reset { why: why.to_owned() }))
 }
 
 /// One stream.
 #[derive(Debug)]
 struct Listener {
     hub: Hub,
+    sight: Sight,
     epoch: u32,
     waiting: VecDeque<Arc<Told>>,
     live: broadcast::Receiver<Arc<Told>>,
@@ -179,22 +205,32 @@ impl Drop for Listener {
 }
 
 impl Listener {
-    /// The next event; `None`: the node ends.
+    /// The next event that this listener may see; `None`: the node ends.
     async fn next(&mut self) -> Option<SseEvent> {
-        if let Some(told) = self.waiting.pop_front() {
-            return Some(self.event(&told));
-        }
         let closing = self.hub.0.closing.clone();
-        let told = tokio::select! {
-            () = closing.cancelled() => return None,
-            told = self.live.recv() => told,
-        };
-        match told {
-            Ok(told) => Some(self.event(&told)),
+        closing.run_until_cancelled(self.next_seen()).await?
+    }
+
+    async fn next_seen(&mut self) -> Option<SseEvent> {
+        loop {
+            let told = self.next_told().await?;
+            let Inner { owners, node, .. } = &*self.hub.0;
+            if let Some(seen) = self.sight.see(told, owners, node).await {
+                return Some(self.event(&seen));
+            }
+        }
+    }
+
+    async fn next_told(&mut self) -> Option<Arc<Told>> {
+        if let Some(told) = self.waiting.pop_front() {
+            return Some(told);
+        }
+        match self.live.recv().await {
+            Ok(told) => Some(told),
             Err(RecvError::Lagged(_)) => {
                 self.live = self.live.resubscribe();
                 let number = self.hub.0.state.lock().next.saturating_sub(1);
-                Some(self.event(&reset(number, "more has happened than was read")))
+                Some(Arc::new(reset(number, "more has happened than was read")))
             }
             Err(RecvError::Closed) => None,
         }
@@ -208,22 +244,19 @@ impl Listener {
     }
 }
 
-#[utoipa::path(get, path = "/api/v1/events", tag = "events", security(("token" = ["operator"])), params(("Last-Event-ID" = Option<String>, Header, description = "the id of the last event that was seen")), responses(
+#[utoipa::path(get, path = "/api/v1/events", tag = "events", security(("token" = ["depositor"])), params(("Last-Event-ID" = Option<String>, Header, description = "the id of the last event that was seen")), responses(
     (status = 200, description = "a stream of events, with this as their data", body = Event, content_type = "text/event-stream"),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
-/// Tells what happens, as it happens
+/// Tells what happens, as it happens; depositors hear of their own batches
 pub(crate) async fn stream(
     State(app): State<App>,
-    _: Operator,
+    Depositor(caller): Depositor,
     headers: HeaderMap,
 ) -> Answer<Sse<impl Stream<Item = Result<SseEvent, Infallible>>>> {
-    let permit =
-        app.streams.clone().try_acquire_owned().map_err(|_| {
-            Refusal::new(Kind::TOO_MANY, "too many streams are open (api.max_streams)").later(10)
-        })?;
+    let permit = app.streams.open(caller.role)?;
     let last = headers.get("last-event-id").and_then(|last| last.to_str().ok());
-    let listener = app.hub.listen(last);
+    let listener = app.hub.listen(Sight::of(&caller), last);
     let events = futures::stream::unfold((listener, permit), |(mut listener, permit)| async move {
         let event = listener.next().await?;
         Some((Ok(event), (listener, permit)))
@@ -241,6 +274,7 @@ mod tests {
                 number,
                 name: if number % 2 == 0 { "counts" } else { "jobs" },
                 data: String::new(),
+                batches: None,
             })
         };
         Following { epoch: 7, next, kept: (first..next).map(told).collect(), ..Following::default() }

@@ -18,6 +18,7 @@ use url::Url;
 
 use super::app::App;
 use super::caller::{self, Known, Peer};
+use super::peers;
 use super::problem::{Answer, Kind, Refusal};
 use super::wire::AuditEntry;
 
@@ -107,7 +108,8 @@ fn admit(app: &App, request: &mut Request, from: IpAddr) -> Answer<()> {
     };
     app.rates.take(from).map_err(too_many)?;
     host(app, request)?;
-    let mut known = caller::find(&app.settings, request.headers(), from);
+    let mut known = peers::caller(app, request, from)
+        .unwrap_or_else(|| caller::find(&app.settings, request.headers(), from));
     if !matches!(known, Known::Nobody) && !app.settings.tokens.is_empty() {
         // Whoever has guessed too often is not told whether the next guess is right.
         app.guesses.look(from).map_err(too_many)?;

@@ -34,8 +34,8 @@ pub(crate) fn why_not(app: &App) -> Option<&'static str> {
     let house = app.node.house();
     match (house.mode(), house.link()) {
         (Mode::Draining, _) => Some("the node is draining"),
-        _ if !app.node.has_started() => Some("the node is starting"),
         (_, SessionState::Suspended) => Some("the connection to the tree is lost"),
+        _ if !app.node.has_started() => Some("the node is starting"),
         (_, SessionState::Expired | SessionState::Closed) => Some("the session of the tree is over"),
         (Mode::Paused, _) => Some("the node is paused"),
         (Mode::Running, SessionState::Connected) => None,

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 
 use super::app::App;
 use super::problem::{Answer, Kind, Refusal};
-use super::wire::Problem;
+use super::wire::{Problem, Role};
 
 /// Lines that may wait for a slow reader.
 const WAITING: usize = 64;
@@ -74,10 +74,7 @@ where
     W: FnOnce(Teller) -> F,
     F: Future<Output = ()> + Send + 'static,
 {
-    let permit =
-        app.streams.clone().try_acquire_owned().map_err(|_| {
-            Refusal::new(Kind::TOO_MANY, "too many streams are open (api.max_streams)").later(10)
-        })?;
+    let permit = app.streams.open(Role::Operator)?;
     let (sender, receiver) = mpsc::channel(WAITING);
     let work = work(Teller { sender: sender.clone(), last: None });
     tokio::spawn(async move {

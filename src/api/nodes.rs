@@ -1,12 +1,13 @@
-//! Nodes: all that live, this one, its actors and restarts, and what people tell it.
+//! Nodes: all that live, this one, its actors, and what people tell it.
+
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use ingest_actors::house::Mode;
+use ingest_actors::node;
 use ingest_actors::registrar::Info;
-use ingest_actors::{node, restart_log};
-use ingest_queue::date::Date;
 use ingest_queue::map;
 use ingest_store::{Kind as StoreKind, SessionState, path};
 use ractor::ActorStatus;
@@ -18,12 +19,12 @@ use super::caller::{Admin, Depositor, Operator};
 use super::pools;
 use super::problem::{Answer, Kind, Refusal};
 use super::read::{self, Body, Params};
-use super::wire::{
-    AuditList, Branch, DateText, Doing, Me, ModeChanged, NodeLine, NodeList, NodeNow, Problem, Restart,
-    RestartList, Working,
-};
+use super::wire::{AuditList, Branch, Doing, Me, ModeChanged, NodeLine, NodeList, NodeNow, Problem, Working};
 
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// How long the node may take to begin to drain.
+const SOON: Duration = Duration::from_secs(2);
 
 /// The most restarts or entries of the audit log in one answer.
 const MOST: usize = 1000;
@@ -49,6 +50,11 @@ pub(crate) async fn me(State(app): State<App>, Depositor(caller): Depositor) -> 
 ))]
 /// Lists the nodes that live
 pub(crate) async fn list(State(app): State<App>, _: Operator) -> Answer<Json<NodeList>> {
+    Ok(Json(NodeList { nodes: living(&app).await? }))
+}
+
+/// The nodes that live, as each says of itself.
+pub(super) async fn living(app: &App) -> Answer<Vec<NodeLine>> {
     let life = app.life().await?;
     let session = life.queue.session();
     let store = |error: ingest_store::Error| Refusal::from(ingest_queue::error::Error::from(error));
@@ -81,7 +87,7 @@ pub(crate) async fn list(State(app): State<App>, _: Operator) -> Answer<Json<Nod
             url: info.url,
         });
     }
-    Ok(Json(NodeList { nodes }))
+    Ok(nodes)
 }
 
 pub(crate) fn session_name(state: SessionState) -> &'static str {
@@ -191,7 +197,10 @@ pub(crate) async fn drain(
     let reason = read::reason(&doing.reason)?;
     let changed = app.node.house().mode() != Mode::Draining;
     tracing::info!(who = caller.name, reason, "told to drain");
+    let mut modes = app.node.house().modes();
     app.node.drain();
+    // Whoever asks after this answer finds that it is not ready.
+    let _ = tokio::time::timeout(SOON, modes.wait_for(|mode| *mode == Mode::Draining)).await;
     Ok((StatusCode::ACCEPTED, Json(ModeChanged { mode: Mode::Draining.name().to_owned(), changed })))
 }
 
@@ -217,80 +226,11 @@ fn branch(found: &node::Branch) -> Branch {
     Branch { name: found.name.clone(), status: status.to_owned(), children }
 }
 
-/// Which restarts.
-#[derive(Debug, Default, Deserialize, IntoParams)]
-#[serde(default, deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct RestartParams {
-    /// 1 to 1000.
-    #[param(minimum = 1, maximum = 1000)]
-    limit: Option<usize>,
-    /// A beginning of its name.
-    actor: Option<String>,
-    pool: Option<String>,
-    job: Option<String>,
-    batch: Option<String>,
-    reason: Option<String>,
-    #[param(value_type = Option<DateText>, inline)]
-    newer_than: Option<String>,
-}
-
-impl RestartParams {
-    fn admits(&self, restart: &restart_log::Restart, newer_than: Option<Date>) -> bool {
-        let same = |wanted: &Option<String>, given: Option<&String>| {
-            wanted.as_ref().is_none_or(|wanted| given == Some(wanted))
-        };
-        self.actor.as_ref().is_none_or(|wanted| restart.actor.starts_with(wanted.as_str()))
-            && same(&self.pool, restart.pool.as_ref())
-            && same(&self.job, restart.job.as_ref())
-            && same(&self.batch, restart.batch.as_ref())
-            && same(&self.reason, Some(&restart.reason))
-            && newer_than.is_none_or(|date| restart.at > date)
-    }
-}
-
-fn limit_of(limit: Option<usize>) -> Answer<usize> {
+pub(super) fn limit_of(limit: Option<usize>) -> Answer<usize> {
     match limit {
         None => Ok(100),
         Some(limit) if (1..=MOST).contains(&limit) => Ok(limit),
         Some(_) => Err(Refusal::field("limit", format!("it is 1 to {MOST}"))),
-    }
-}
-
-#[utoipa::path(get, path = "/api/v1/restarts", tag = "node", security(("token" = ["operator"])), params(RestartParams), responses(
-    (status = 200, body = RestartList),
-    (status = "default", body = Problem, content_type = "application/problem+json"),
-))]
-/// Lists restarts of this node's actors, the newest first
-pub(crate) async fn restarts(
-    State(app): State<App>,
-    _: Operator,
-    Params(params): Params<RestartParams>,
-) -> Answer<Json<RestartList>> {
-    let limit = limit_of(params.limit)?;
-    let newer_than = read::one("newer_than", params.newer_than.as_deref())?;
-    let node = app.node.clone();
-    // All of them: the log is bounded.
-    let found = tokio::task::spawn_blocking(move || node.restarts(usize::MAX)).await;
-    let found = found.map_err(Refusal::defect)?.map_err(Refusal::defect)?;
-    let found = found.into_iter().filter(|restart| params.admits(restart, newer_than));
-    Ok(Json(RestartList { restarts: found.take(limit).map(restart_line).collect() }))
-}
-
-pub(crate) fn restart_line(found: restart_log::Restart) -> Restart {
-    Restart {
-        at: found.at,
-        node: found.node,
-        actor: found.actor,
-        pool: found.pool,
-        state: found.state,
-        job: found.job,
-        batch: found.batch,
-        reason: found.reason,
-        message: found.message,
-        location: found.location,
-        count: found.count,
-        backoff_ms: found.backoff_ms,
     }
 }
 

@@ -1,4 +1,4 @@
-//! `ingestd restarts`: which actors were started again, and why.
+//! `ingestd restarts`: which actors were started again, on all nodes, and why.
 
 use anyhow::Result;
 use ingest_queue::date::Date;
@@ -6,7 +6,7 @@ use ingest_queue::date::Date;
 use super::client::Server;
 use super::screen::{Cell, Column, Screen, Table};
 use super::words;
-use crate::api::wire::RestartList;
+use crate::api::wire::{NotAsked, RestartList};
 
 /// The command's options.
 #[derive(Debug, clap::Args)]
@@ -14,6 +14,10 @@ pub(super) struct Restarts {
     /// No more than so many
     #[arg(long, value_name = "COUNT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
+
+    /// Of this node alone; without it, of all nodes
+    #[arg(long, value_name = "NAME")]
+    node: Option<String>,
 
     /// Actors whose name begins with this
     #[arg(long, value_name = "NAME")]
@@ -49,6 +53,7 @@ impl Restarts {
         let ask = client
             .get(&["restarts"])
             .with("limit", Some(self.limit))
+            .with("node", self.node)
             .with("actor", self.actor)
             .with("pool", self.pool)
             .with("job", self.job)
@@ -58,6 +63,10 @@ impl Restarts {
         let list: RestartList = client.send(ask).await?;
         if self.server.json() {
             return self.server.output().print(&list);
+        }
+        for NotAsked { node, why } in &list.missing {
+            let node = node.as_deref().unwrap_or("the other nodes");
+            Screen::note(&format!("Without the restarts of {node}: {why}"));
         }
         if list.restarts.is_empty() {
             return Screen::stdout().say("There were no such restarts.");

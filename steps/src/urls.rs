@@ -62,6 +62,18 @@ impl Urls {
         Url::parse(&url).map_err(|error| format!("{base}: {error}"))
     }
 
+    /// A signature of something that is no file, such as what one node asks another: until when it is good, and itself.
+    pub fn vouch(&self, what: &str, lasting: Duration) -> (u64, String) {
+        let until = SystemTime::now() + lasting;
+        let expires = until.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        (expires, hex(&self.mac(&voucher(what), expires).finalize().into_bytes()))
+    }
+
+    /// Whether a node with the same key has vouched for it until then.
+    pub fn is_vouched(&self, what: &str, expires: u64, signature: &str) -> Verdict {
+        self.check(&voucher(what), expires, signature)
+    }
+
     /// Whether this node has signed the path until then. How long it takes says nothing about the signature.
     pub fn check(&self, path: &str, expires: u64, signature: &str) -> Verdict {
         let Some(given) = bytes(signature) else { return Verdict::Wrong };
@@ -82,6 +94,11 @@ impl Urls {
         mac.update(path.as_bytes());
         mac
     }
+}
+
+/// No path of a file begins so.
+fn voucher(what: &str) -> String {
+    format!("\0{what}")
 }
 
 impl fmt::Debug for Urls {

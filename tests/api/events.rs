@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::kit::TestNode;
+use super::kit::{TestNode, tokens};
 
 /// A stream of events.
 struct Stream {
@@ -124,4 +124,49 @@ async fn moved_jobs_are_named_and_streams_are_bounded_and_end_with_the_node() {
     stream.until("jobs", |data| data["moved"][0]["state"] == "pending").await;
     node.post("/api/v1/node/drain", json!({})).await.is(202);
     assert!(node.ended().await.success());
+}
+
+#[tokio::test]
+async fn depositors_hear_of_their_own_batches_and_of_nothing_else() {
+    let tokens = tokens(&[("ann", "depositor"), ("bob", "depositor"), ("ada", "admin")]);
+    let mut node = TestNode::start_with(&format!("{tokens}\nmax_streams = 4"), "").await;
+    node.with_token(Some("ada-token"));
+    let mut all = Stream::open(&node, None).await;
+    node.with_token(Some("ann-token"));
+    let mut anns = Stream::open(&node, None).await;
+    assert_eq!(anns.next().await.name, "reset");
+    node.with_token(Some("bob-token"));
+    let mut bobs = Stream::open(&node, None).await;
+    // Two of four are for depositors.
+    node.get("/api/v1/events").await.problem(429, "too-many-requests", "max_streams");
+    all.until("node", |_| true).await;
+
+    let submit = async |node: &TestNode, url: &str| {
+        let body = json!({"profile": "test_content", "payload_url": url, "type": "file"});
+        node.post("/api/v1/batches", body).await.is(201).json["bid"].as_str().unwrap().to_owned()
+    };
+    let of_bob = submit(&node, node.files.url("/nothing").as_str()).await;
+    node.batch_is(&of_bob, "failed").await;
+    node.with_token(Some("ann-token"));
+    let of_ann = submit(&node, node.files.put("/a.txt", "one").as_str()).await;
+    node.batch_is(&of_ann, "completed").await;
+    all.until("batches", |data| data["changed"].as_array().unwrap().contains(&of_ann.as_str().into())).await;
+
+    // Until hers has come, whatever else she was told are resets.
+    loop {
+        let event = anns.next().await;
+        if event.name == "batches" {
+            assert_eq!(
+                (&event.data["changed"], &event.data["more"]),
+                (&json!([of_ann]), &json!(0)),
+                "{event:?}"
+            );
+            break;
+        }
+        assert_eq!(event.name, "reset", "{event:?}");
+    }
+    node.with_token(Some("ada-token"));
+    node.delete(&format!("/api/v1/batches/{of_bob}?confirm=true")).await.is(200);
+    let gone = bobs.until("batches", |data| data["gone"] != json!([])).await;
+    assert_eq!(gone.data["gone"], json!([of_bob]), "{gone:?}");
 }

@@ -13,6 +13,7 @@ mod kit;
 mod load;
 mod monitoring;
 mod node;
+mod peers;
 mod reading;
 mod roles;
 #[path = "../kit/running.rs"]

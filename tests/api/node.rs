@@ -143,14 +143,61 @@ async fn the_metrics_tell_what_was_done() {
         "ingestd_sessions_total 1",
         "ingestd_ready 1",
         "ingestd_store_seconds_count 1",
+        "ingestd_pool_oldest_seconds{pool=\"downloading\"} 0",
     ] {
         assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
     }
     assert!(
         text.contains("ingestd_waiting_seconds_bucket{")
             && text.contains("\ningestd_commits_refused_total ")
+            && text.contains("ingestd_commit_seconds_bucket{")
             && text.contains("ingestd_http_requests_total{method=\"POST\",status=\"201\"} 1"),
         "{text}"
     );
     assert!(text.ends_with("# EOF\n"));
+}
+
+#[tokio::test]
+async fn a_node_that_drains_is_not_ready_while_it_finishes_what_it_has_begun() {
+    let mut node = TestNode::start().await;
+    node.files.hold();
+    node.submit("a.txt", "one").await;
+    node.files.until("a download", |traffic| traffic.open > 0).await;
+    let working = node.get("/metrics").await.is(200).text();
+    assert!(
+        working.lines().any(|line| line.starts_with("ingestd_pool_busy{") && line.ends_with(" 1")),
+        "{working}"
+    );
+    node.post("/api/v1/node/drain", json!({})).await.is(202);
+    let ready = node.get("/readyz").await.is(503).json;
+    assert_eq!((&ready["ready"], &ready["reason"]), (&false.into(), &"the node is draining".into()));
+    node.get("/healthz").await.is(200);
+    assert!(node.get("/metrics").await.text().contains("ingestd_ready 0\n"));
+    node.post("/api/v1/node/resume", json!({})).await.problem(409, "refused", "draining");
+    node.files.release();
+    assert!(node.ended().await.success());
+}
+
+#[tokio::test]
+async fn a_step_that_stalls_is_a_restart_in_the_list_and_in_the_metrics() {
+    let node = TestNode::start().await;
+    node.send(Method::PATCH, "/api/v1/pools/downloading", &json!({"stall": "1s"})).await.is(200);
+    node.files.hold();
+    let bid = node.submit("a.txt", "one").await;
+    let restart = eventually("a restart", std::time::Duration::from_mins(1), || async {
+        let found = node.get("/api/v1/restarts?reason=stall").await.is(200).json["restarts"][0].clone();
+        (!found.is_null()).then_some(found)
+    })
+    .await;
+    assert_eq!(
+        (&restart["batch"], &restart["pool"]),
+        (&bid.as_str().into(), &"downloading".into()),
+        "{restart}"
+    );
+    let metrics = node.get("/metrics").await.is(200).text();
+    let told = "ingestd_restarts_total{pool=\"downloading\",reason=\"stall\"}";
+    assert!(metrics.contains(told), "{metrics}");
+    node.send(Method::PATCH, "/api/v1/pools/downloading", &json!({"stall": "10m"})).await.is(200);
+    node.files.release();
+    node.batch_is(&bid, "completed").await;
 }

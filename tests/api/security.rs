@@ -44,7 +44,6 @@ async fn each_role_may_do_what_it_is_for() {
         (Method::GET, "/api/v1/holds"),
         (Method::GET, "/api/v1/nodes"),
         (Method::GET, "/metrics"),
-        (Method::GET, "/api/v1/events"),
         (Method::GET, "/api/v1/jobs/reasons"),
         (Method::GET, "/api/v1/jobs?submitter=bob"),
         (Method::POST, "/api/v1/node/pause"),

@@ -13,7 +13,8 @@ use tokio::time::Instant;
 
 use super::Hub;
 use super::gathered::Gathered;
-use crate::api::nodes::{restart_line, session_name};
+use crate::api::nodes::session_name;
+use crate::api::restarts::restart_line;
 use crate::api::wire::{CountsNow, Event, NodeChanged, Reset};
 
 /// How long changes are gathered before they are told.

@@ -8,6 +8,17 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct RestartList {
     pub restarts: Vec<Restart>,
+    /// Nodes whose restarts are not among them.
+    #[serde(default)]
+    pub missing: Vec<NotAsked>,
+}
+
+/// A node that could not be asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct NotAsked {
+    /// Null: it is not known which others there are.
+    pub node: Option<String>,
+    pub why: String,
 }
 
 /// One restart.

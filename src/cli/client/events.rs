@@ -1,8 +1,7 @@
 //! Live events: what a node tells while things happen there.
 //!
 //! **When things break.** A connection that ends is made anew, and goes on where it broke; a node that stays away is
-//! given up after a while. A node that does not let us listen, because a depositor asks, is asked from time to time
-//! instead: there is no other way to learn of a change then.
+//! given up after a while.
 
 use std::time::Duration;
 
@@ -17,8 +16,6 @@ use crate::cli::exit::Failed;
 const TRIES: u32 = 10;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
-/// How often a node is asked that does not tell.
-const ASKED: Duration = Duration::from_secs(2);
 
 /// Something may be otherwise than it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,14 +34,12 @@ pub(crate) struct Events {
     client: Client,
     open: Option<Lines>,
     last: Option<String>,
-    /// Nobody tells us.
-    deaf: bool,
     tries: u32,
 }
 
 impl Client {
     pub(crate) fn events(&self) -> Events {
-        Events { client: self.clone(), open: None, last: None, deaf: false, tries: 0 }
+        Events { client: self.clone(), open: None, last: None, tries: 0 }
     }
 }
 
@@ -52,10 +47,6 @@ impl Events {
     /// Waits for the next change.
     pub(crate) async fn next(&mut self) -> Result<Change> {
         loop {
-            if self.deaf {
-                tokio::time::sleep(ASKED).await;
-                return Ok(Change::All);
-            }
             if self.open.is_none() {
                 self.connect().await?;
                 continue;
@@ -89,10 +80,6 @@ impl Events {
                 Ok(())
             }
             Err(error) => match error.downcast_ref() {
-                Some(Failed::Problem(problem)) if problem.status == 403 => {
-                    self.deaf = true;
-                    Ok(())
-                }
                 Some(Failed::NoServer { .. }) if self.tries < TRIES => Ok(()),
                 Some(Failed::Problem(problem)) if problem.status == 503 && self.tries < TRIES => Ok(()),
                 _ => Err(error),

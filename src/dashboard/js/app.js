@@ -29,10 +29,12 @@ export class App extends EventTarget {
   }
 
   start() {
+    const { live } = this;
     if (!this.may("operator")) {
+      // The node tells them of their own batches, and of nothing else.
+      live.start();
       return;
     }
-    const { live } = this;
     live.addEventListener("reset", () => this.#reset());
     live.addEventListener("counts", ({ detail }) => {
       this.counts = detail.jobs;

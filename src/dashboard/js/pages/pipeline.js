@@ -196,7 +196,7 @@ export function pipeline(view) {
       rows(
         restarts,
         list.slice(0, 5),
-        ({ at, actor }) => at + actor,
+        ({ at, node, actor }) => at + node + actor,
         ({ at, actor, reason, message }) => [
           h("span.lead", h("code", actor), h("span.tag", reason)),
           text(message),
@@ -205,7 +205,7 @@ export function pipeline(view) {
         "Nothing was restarted.",
       );
     },
-    { on: "restart", pause: 1_000 },
+    { on: ["restart", "nodes"], pause: 1_000 },
   );
 }
 

@@ -1,17 +1,17 @@
-// The restart log of this node, the newest first.
+// The restart logs of all nodes, the newest first.
 
-import { h } from "../dom.js";
+import { h, fill } from "../dom.js";
 import * as api from "../api.js";
 import { duration } from "../format.js";
 import { asked, filters } from "../filters.js";
 import { PAGE, batchLink, jobLink, table, text, when } from "../table.js";
 
-const NAMES = ["actor", "pool", "job", "batch", "reason"];
+const NAMES = ["node", "actor", "pool", "job", "batch", "reason"];
 
 export function restarts(view) {
   const list = table({
     caption: "Restarts",
-    keyOf: ({ at, actor, count }) => `${at} ${actor} ${count}`,
+    keyOf: ({ at, node, actor, count }) => `${at} ${node} ${actor} ${count}`,
     empty: view.params.size > 0 ? "No restart matches." : "Nothing was restarted.",
     columns: [
       { title: "When", cell: ({ at }) => when(at) },
@@ -28,23 +28,33 @@ export function restarts(view) {
     ],
   });
   const fewer = h("p.hint", { hidden: true }, `The latest ${PAGE} are shown; search to see others.`);
+  const missing = h("ul.rows", { hidden: true, "aria-label": "Nodes that could not be asked" });
   view.content.append(
     filters(view, [
       { name: "actor", label: "Actor", type: "search", placeholder: "downloading-" },
       { name: "reason", label: "Reason", values: [["", "any"], "panic", "error", "stall", "killed", "expired"] },
+      { name: "node", label: "Node", isMore: true },
       { name: "pool", label: "Pool", isMore: true },
       { name: "job", label: "Job", isMore: true },
       { name: "batch", label: "Batch", isMore: true },
     ]),
     list.element,
     fewer,
+    missing,
   );
   view.reads(
     async (signal) => {
-      const found = (await api.get(`/restarts${api.query({ ...asked(view, NAMES), limit: PAGE })}`, signal)).restarts;
+      const path = `/restarts${api.query({ ...asked(view, NAMES), limit: PAGE })}`;
+      const { restarts: found, missing: silent } = await api.get(path, signal);
       list.show(found);
       fewer.hidden = found.length < PAGE;
+      missing.hidden = silent.length === 0;
+      fill(
+        missing,
+        silent.map(({ node, why }) => h("li", `Without the restarts of ${node ?? "the other nodes"}: ${why}`)),
+      );
+      // Those of other nodes come with what the nodes say of themselves.
     },
-    { on: "restart", pause: 500 },
+    { on: ["restart", "nodes"], pause: 500 },
   );
 }

@@ -23,7 +23,7 @@ export function tree(view) {
     async (signal) => {
       const [root, { restarts }] = await Promise.all([
         api.get("/tree", signal),
-        api.get("/restarts?limit=200", signal),
+        api.get(`/restarts${api.query({ node: view.app.me.node, limit: 200 })}`, signal),
       ]);
       const marks = new Map();
       for (const restart of restarts) {
