@@ -31,6 +31,7 @@ mod run;
 mod screen;
 mod states;
 mod submit;
+mod whose;
 mod words;
 
 use std::process::ExitCode;
@@ -180,5 +181,35 @@ impl Command {
             Command::Completions(completions) => completions.run(),
             Command::Man(man) => man.run(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The commands that print what no program reads, or nothing at all.
+    const PLAIN: [&str; 3] = ["ingestd run", "ingestd demo", "ingestd completions"];
+
+    fn leaves(command: &clap::Command, name: &str, found: &mut Vec<(String, bool)>) {
+        let children: Vec<_> = command.get_subcommands().filter(|child| child.get_name() != "help").collect();
+        let has_json = command.get_arguments().any(|argument| argument.get_id() == "json");
+        if children.is_empty() || has_json {
+            found.push((name.to_owned(), has_json));
+        }
+        for child in children {
+            leaves(child, &format!("{name} {}", child.get_name()), found);
+        }
+    }
+
+    #[test]
+    fn every_command_can_answer_in_json() {
+        let (mut command, mut found) = (command(), Vec::new());
+        command.build();
+        leaves(&command, "ingestd", &mut found);
+        assert!(found.len() > 40, "{found:?}");
+        let without: Vec<&str> =
+            found.iter().filter(|(_, has_json)| !has_json).map(|(name, _)| name.as_str()).collect();
+        assert_eq!(without, PLAIN);
     }
 }

@@ -8,6 +8,7 @@
 //! | the defaults | [`fill`], and the file that ships |
 //! | what is judged | [`judge`] |
 //! | what is shown, and what changed | [`effective`] |
+//! | what is written about the keys | [`page`] |
 //!
 //! **When things break.** Everything that is wrong is told at once, each with its place and key and what was perhaps
 //! meant. A configuration with a problem is not used, not even in part. Secrets are in no message.
@@ -17,6 +18,7 @@ mod environment;
 mod fill;
 mod judge;
 mod keys;
+mod page;
 mod problem;
 mod read;
 mod sections;
@@ -32,6 +34,7 @@ use ingest_store::StoreConfig;
 
 pub(crate) use self::effective::{Change, Effective};
 pub(crate) use self::environment::{CONFIG, Environment};
+pub(crate) use self::page::{KeyLine, lines as key_lines, markdown as page};
 pub(crate) use self::problem::{Problem, Problems};
 
 use self::read::Reader;
@@ -39,6 +42,7 @@ use self::sections::Parts;
 use self::tree::{Origin, Tree};
 use crate::api::ApiSettings;
 use crate::logs::LogSettings;
+use crate::traces::TraceSettings;
 
 /// Where a file is looked for if none is named: the first that is there. Without any, the defaults hold.
 const PLACES: [&str; 2] = ["config/ingestd.toml", "/etc/ingestd/ingestd.toml"];
@@ -50,6 +54,7 @@ pub(crate) struct Loaded {
     pub node: ingest_actors::settings::Settings,
     pub log: LogSettings,
     pub api: ApiSettings,
+    pub traces: TraceSettings,
     /// The file that was read, if there is one.
     pub path: Option<PathBuf>,
     /// Every key, as it holds.
@@ -156,7 +161,7 @@ fn complete(mut tree: Tree, readable: bool, mut reader: Reader<'_>) -> Checked {
 }
 
 fn typed(effective: &Effective, path: Option<PathBuf>) -> Result<Loaded, (&'static str, String)> {
-    let Parts { store, steps, node, log, api } = Parts::read(&effective.tree().plain());
+    let Parts { store, steps, node, log, api, traces } = Parts::read(&effective.tree().plain());
     let of = |section: &'static str| move |why: String| (section, why);
     Ok(Loaded {
         store: store.map_err(of("store"))?,
@@ -164,6 +169,7 @@ fn typed(effective: &Effective, path: Option<PathBuf>) -> Result<Loaded, (&'stat
         node: node.map_err(of(""))?,
         log: log.map_err(of("log"))?,
         api: api.map_err(of("api"))?,
+        traces: traces.map_err(of("traces"))?,
         path,
         effective: effective.clone(),
     })

@@ -19,13 +19,16 @@ use std::io::{IsTerminal as _, Write};
 use std::sync::Arc;
 
 use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Registry, reload};
 
+pub(crate) use self::fields::{Fields, text};
 pub(crate) use self::settings::LogSettings;
 
 use self::gate::Gate;
 use self::lines::{Lines, Look};
 use self::settings::{Colour, Format};
+use crate::traces::TraceLayer;
 
 /// Changes the logs while they are written. When it is dropped, what was counted and not yet told is told.
 #[derive(Debug)]
@@ -49,8 +52,9 @@ impl Drop for LogHandle {
     }
 }
 
-/// Begins to log, for the whole process. If something else logs already, that goes on and this does nothing.
-pub(crate) fn init(settings: &LogSettings) -> LogHandle {
+/// Begins to log, for the whole process, and to trace if there is a layer for that. If something else logs already, that
+/// goes on and this does nothing.
+pub(crate) fn init(settings: &LogSettings, traces: Option<TraceLayer>) -> LogHandle {
     let look = look(settings);
     let (subscriber, handle) = build(
         settings,
@@ -59,7 +63,7 @@ pub(crate) fn init(settings: &LogSettings) -> LogHandle {
             let _ = std::io::stderr().lock().write_all(line);
         }),
     );
-    let _ = tracing::subscriber::set_global_default(subscriber);
+    let _ = tracing::subscriber::set_global_default(subscriber.with(traces));
     handle
 }
 
@@ -70,7 +74,7 @@ fn build(
     settings: &LogSettings,
     look: Look,
     out: Out,
-) -> (impl tracing::Subscriber + Send + Sync, LogHandle) {
+) -> (impl tracing::Subscriber + for<'a> LookupSpan<'a> + Send + Sync, LogHandle) {
     let lines = Arc::new(Lines::new(look, settings.throttle, out));
     let (filter, handle) = reload::Layer::new(Gate(settings.filter.get()));
     let subscriber = Registry::default().with(filter).with(lines::Layer(lines.clone()));

@@ -8,6 +8,7 @@
 //! | the configuration: read, judged, shown | [`config`] |
 //! | changes of it on the disk | [`changes`] |
 //! | the logs | [`logs`] |
+//! | traces, for a collector | [`traces`] |
 //! | what a service manager is told | [`systemd`] |
 
 mod api;
@@ -17,6 +18,7 @@ mod config;
 mod dashboard;
 mod logs;
 mod systemd;
+mod traces;
 
 use std::process::ExitCode;
 

@@ -53,10 +53,19 @@ fn the_page_of_findings_is_the_table_of_codes() {
     check("fsck.md", &text);
 }
 
+fn printed(arguments: &[&str]) -> String {
+    let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_ingestd"));
+    let output = program.args(arguments).env_remove("COLUMNS").output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
 #[test]
 fn the_page_of_commands_is_what_the_program_says() {
-    let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_ingestd"));
-    let output = program.args(["man", "--markdown"]).env_remove("COLUMNS").output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    check("cli.md", &String::from_utf8(output.stdout).unwrap());
+    check("cli.md", &printed(&["man", "--markdown"]));
+}
+
+#[test]
+fn the_page_of_the_configuration_is_the_file_that_ships() {
+    check("configuration.md", &printed(&["config", "keys", "--markdown"]));
 }

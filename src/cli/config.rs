@@ -6,13 +6,17 @@ use anyhow::Result;
 use clap::Subcommand;
 use serde_json::json;
 
-use crate::config::{self, Checked, Environment, Problems};
+use super::client::Output;
+use super::screen::{Cell, Column, Screen, Table};
+use crate::config::{self, Checked, Environment, KeyLine, Problems};
 
 /// The command's commands.
 #[derive(Debug, Subcommand)]
 pub(super) enum Config {
     /// Print the configuration that holds, and everything that is wrong with it
     Check(Check),
+    /// List all keys, with their defaults and what they do
+    Keys(Keys),
 }
 
 #[derive(Debug, clap::Args)]
@@ -26,6 +30,19 @@ pub(super) struct Check {
     json: bool,
 }
 
+#[derive(Debug, clap::Args)]
+pub(super) struct Keys {
+    /// Keys that begin with this
+    prefix: Option<String>,
+
+    /// Print the page on the configuration instead, in Markdown
+    #[arg(long, conflicts_with_all = ["json", "prefix"])]
+    markdown: bool,
+
+    #[command(flatten)]
+    output: Output,
+}
+
 /// The configuration has so many problems.
 #[derive(Debug, thiserror::Error)]
 #[error("the configuration has {0} {problems}", problems = if *.0 == 1 { "problem" } else { "problems" })]
@@ -35,6 +52,7 @@ impl Config {
     pub(super) fn run(self) -> Result<()> {
         match self {
             Config::Check(check) => check.run(),
+            Config::Keys(keys) => keys.run(),
         }
     }
 }
@@ -52,5 +70,45 @@ impl Check {
         }
         print!("{}", effective.text());
         if problems.is_empty() { Ok(()) } else { Err(Problems(problems).into()) }
+    }
+}
+
+impl Keys {
+    fn run(self) -> Result<()> {
+        let screen = Screen::stdout();
+        if self.markdown {
+            return screen.plain(&config::page());
+        }
+        let prefix = self.prefix.unwrap_or_default();
+        let keys: Vec<KeyLine> =
+            config::key_lines().into_iter().filter(|line| line.key.starts_with(&prefix)).collect();
+        if self.output.json {
+            return self.output.print(&json!({ "keys": keys }));
+        }
+        if keys.is_empty() {
+            return screen.say(&format!("No key begins with `{prefix}`."));
+        }
+        let mut table = Table::new([
+            Column::text("KEY"),
+            Column::word("KIND").minor(),
+            Column::text("DEFAULT"),
+            Column::word("HOLDS").minor(),
+            Column::text("EFFECT"),
+        ]);
+        for key in &keys {
+            let default = match &key.default {
+                Some(default) => default.as_str(),
+                None if key.required => "(to be given)",
+                None => "(absent)",
+            };
+            table.row([
+                Cell::new(&key.key),
+                Cell::new(key.kind.as_deref().unwrap_or_default()),
+                Cell::new(default),
+                Cell::new(if key.live { "at once" } else { "restart" }),
+                Cell::new(&key.effect),
+            ]);
+        }
+        screen.table(&table)
     }
 }

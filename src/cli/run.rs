@@ -27,6 +27,7 @@ use crate::config::{self, Environment, Loaded};
 use crate::dashboard;
 use crate::logs::{self, LogHandle};
 use crate::systemd::Systemd;
+use crate::traces;
 
 /// The command's options.
 #[derive(Debug, clap::Args)]
@@ -73,7 +74,9 @@ impl Run {
         }
         let environment = Environment::of_process();
         let loaded = config::load(self.config.as_deref(), &environment)?;
-        let log = logs::init(&loaded.log);
+        let name = &loaded.node.node.name;
+        let (layer, exporter) = traces::begin(&loaded.traces, &loaded.store, name).map_err(Ended::Refused)?;
+        let log = logs::init(&loaded.log, layer);
         let file = loaded.path.as_ref().map_or("the defaults".to_owned(), |path| path.display().to_string());
         tracing::info!(version = env!("CARGO_PKG_VERSION"), config = file, "ingestd starts");
         let store = Store::open(&loaded.store).map_err(|error| Ended::Refused(error.to_string()))?;
@@ -96,6 +99,9 @@ impl Run {
         let ended = daemon.live(signals, changes).await;
         drop(end);
         let _ = serving.await;
+        if let Some(exporter) = exporter {
+            exporter.finish().await;
+        }
         match ended {
             End::Drained => Ok(()),
             End::Refused(why) => Err(Ended::Refused(why).into()),

@@ -18,7 +18,7 @@ const PREFIX: &str = "INGESTD_";
 pub(crate) const CONFIG: &str = "INGESTD_CONFIG";
 
 /// Names that are no keys: of the command line, and of the tests.
-const RESERVED: [&str; 15] = [
+pub(super) const RESERVED: [&str; 15] = [
     CONFIG,
     "INGESTD_SERVER",
     "INGESTD_TOKEN",

@@ -33,7 +33,7 @@ pub(super) enum Rule {
 }
 
 /// Which. A star is any name.
-pub(super) const RULES: [(&str, Rule); 55] = [
+pub(super) const RULES: [(&str, Rule); 56] = [
     ("store.limits.deadline", Rule::Lasting),
     ("store.limits.max_requests", Rule::AtLeastOne),
     ("store.limits.watch_backlog", Rule::AtLeastOne),
@@ -89,6 +89,7 @@ pub(super) const RULES: [(&str, Rule); 55] = [
     ("api.stall", Rule::Lasting),
     ("api.urls_last", Rule::Lasting),
     ("api.audit_log", Rule::AtLeastOne),
+    ("traces.sample", Rule::Share),
 ];
 
 impl Rule {
@@ -185,6 +186,11 @@ fn together(tree: &Tree, file: Option<&File>) -> Vec<Problem> {
     }
     if let Ok(api) = &parts.api {
         for (key, why) in api.problems() {
+            wrong(key, why);
+        }
+    }
+    if let Ok(traces) = &parts.traces {
+        for (key, why) in traces.problems() {
             wrong(key, why);
         }
     }

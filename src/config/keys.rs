@@ -336,7 +336,7 @@ pub(super) fn insert(table: &mut Table, path: &[String], value: Value) {
 }
 
 /// A line that gives a key a value.
-fn is_key(line: &str) -> bool {
+pub(super) fn is_key(line: &str) -> bool {
     let name = line.split_once(" = ").map(|(name, _)| name);
     name.is_some_and(|name| name.chars().all(|c| c.is_ascii_lowercase() || c == '_'))
 }

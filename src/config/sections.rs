@@ -7,6 +7,7 @@ use toml::{Table, Value};
 use super::keys::{self, SIZES};
 use crate::api::ApiSettings;
 use crate::logs::LogSettings;
+use crate::traces::TraceSettings;
 
 /// The sections of the node itself; those that are named nowhere here are of the steps.
 const NODE: [&str; 6] = ["node", "pools", "queue", "supervision", "shutdown", "upkeep"];
@@ -19,6 +20,7 @@ pub(super) struct Parts {
     pub node: Result<ingest_actors::settings::Settings, String>,
     pub log: Result<LogSettings, String>,
     pub api: Result<ApiSettings, String>,
+    pub traces: Result<TraceSettings, String>,
 }
 
 impl Parts {
@@ -31,11 +33,13 @@ impl Parts {
             Value::Table(sections.map(|(section, value)| (section.clone(), value.clone())).collect())
         };
         let of_node = |section: &str| NODE.contains(&section);
-        let of_steps = |section: &str| !of_node(section) && !["store", "log", "api"].contains(&section);
+        let of_steps =
+            |section: &str| !of_node(section) && !["store", "log", "api", "traces"].contains(&section);
         Self {
             store: typed(whole("store")),
             log: typed(whole("log")),
             api: typed(whole("api")),
+            traces: typed(whole("traces")),
             node: typed(part(&of_node)),
             steps: typed(part(&of_steps)),
         }
@@ -50,6 +54,7 @@ pub(super) fn check(section: &str, content: Table) -> Result<(), String> {
         "store" => typed::<StoreConfig>(content(&alone)).map(drop),
         "log" => typed::<LogSettings>(content(&alone)).map(drop),
         "api" => typed::<ApiSettings>(content(&alone)).map(drop),
+        "traces" => typed::<TraceSettings>(content(&alone)).map(drop),
         section if NODE.contains(&section) => {
             typed::<ingest_actors::settings::Settings>(Value::Table(alone)).map(drop)
         }

@@ -7,7 +7,7 @@ use tracing::field::{Field, Visit};
 
 /// In the order in which they were given.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Fields {
+pub(crate) struct Fields {
     /// What the event says.
     pub message: Option<String>,
     pub named: Vec<(&'static str, Value)>,
@@ -57,7 +57,7 @@ impl Visit for Fields {
 }
 
 /// A value as text: a string as it is, everything else as JSON.
-pub(super) fn text(value: &Value) -> String {
+pub(crate) fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         value => value.to_string(),

@@ -217,7 +217,7 @@ fn stderr_is_the_journal_only_if_it_is_that_file() {
 #[test]
 #[ignore = "begins to log for its whole process: the next test starts it in one of its own"]
 fn a_process_that_logs() {
-    let handle = init(&throttled(1, Duration::from_hours(1)));
+    let handle = init(&throttled(1, Duration::from_hours(1)), None);
     for _ in 0..3 {
         warn!("hello");
     }

@@ -21,4 +21,5 @@ mod roles;
 mod running;
 mod security;
 mod submitting;
+mod traces;
 mod tree_away;

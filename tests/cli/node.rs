@@ -71,6 +71,9 @@ async fn restarts_and_actions_are_told() {
     ]);
     assert_eq!(node.json(&["restarts", "--actor", "down"]).await["restarts"][0]["job"], "jid0000000007");
     assert_eq!(node.json(&["restarts", "--reason", "stall"]).await["restarts"], json!([]));
+    let own = node.json(&["restarts", "--node", "node-1"]).await;
+    assert_eq!((own["restarts"].as_array().unwrap().len(), &own["missing"]), (1, &json!([])), "{own}");
+    node.cli(&["restarts", "--node", "node-7"]).await.is(10).complains(&["there is no node node-7"]);
 
     node.cli(&["audit-log"]).await.is(0).says(&["Nobody has done anything yet."]);
     node.cli(&["hold", "queue", "ingest"]).await.is(0);

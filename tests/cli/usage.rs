@@ -93,7 +93,7 @@ async fn a_token_decides_what_may_be_done_and_is_never_shown() {
     with("hunter2-olga", &["nodes"]).await.is(0).says(&["node-1"]);
     with("hunter2-olga", &["job", "delete", "jid0000000001", "--yes"]).await.is(9).complains(&["admin"]);
     let url = node.files.put("/a.txt", "a");
-    // The name is the token's, and following works although events are for operators.
+    // The name is the token's.
     let mine =
         with("hunter2-ann", &["submit", url.as_str(), "-p", "test_content", "--type", "file", "--wait"])
             .await;
@@ -118,6 +118,55 @@ async fn a_token_decides_what_may_be_done_and_is_never_shown() {
     let help = with("hunter2-root", &["nodes", "--help"]).await.is(0);
     assert!(!help.out.contains("hunter2"), "{}", help.out);
     with("hunter2-root", &["audit-log"]).await.is(0).says(&["root", "admin", "POST /api/v1/node/pause"]);
+}
+
+#[tokio::test]
+async fn a_depositor_who_waits_asks_for_nothing_until_something_happens() {
+    let tokens = crate::kit::tokens(&[("ann", "depositor"), ("olga", "operator")]);
+    let mut node = TestNode::start_with(&tokens, "").await;
+    node.with_token(Some("olga-token"));
+    let url = node.files.put("/a.txt", "a");
+    node.files.hold();
+    let arguments = ["submit", url.as_str(), "-p", "test_content", "--type", "file", "--wait"];
+    let mut waiting = command(node.dir.path(), &node.base, &arguments);
+    let waiting = tokio::spawn(run({
+        waiting.env("INGESTD_TOKEN", "ann-token");
+        waiting
+    }));
+    node.files.until("a download", |traffic| traffic.open > 0).await;
+    let asked = async || {
+        let text = node.get("/metrics").await.is(200).text();
+        let of_batches =
+            text.lines().filter(|line| line.starts_with("ingestd_http_requests_total{method=\"GET\""));
+        of_batches.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum::<u64>()
+    };
+    // What is under way when the download begins is told within a moment.
+    ingest_harness::let_pass(std::time::Duration::from_secs(1)).await;
+    let before = asked().await;
+    ingest_harness::let_pass(std::time::Duration::from_secs(3)).await;
+    assert_eq!(asked().await, before + 1, "only this question is new");
+    node.files.release();
+    waiting.await.unwrap().is(0).says(&["is handed over"]).complains(&["completed, 1 of 1 jobs completed"]);
+}
+
+#[tokio::test]
+async fn the_keys_of_the_configuration_are_listed() {
+    cli(&["config", "keys"]).await.is(0).says(&[
+        "KEY",
+        "pools.downloading.size",
+        "Requests a second from one address",
+    ]);
+    let keys: serde_json::Value =
+        serde_json::from_str(&cli(&["config", "keys", "api.max_", "--json"]).await.is(0).out).unwrap();
+    let keys = keys["keys"].as_array().unwrap();
+    assert_eq!(keys.len(), 4, "{keys:?}");
+    assert_eq!((&keys[0]["key"], &keys[0]["default"]), (&"api.max_upload".into(), &"\"1 TiB\"".into()));
+    assert_eq!(keys[0]["variable"], "INGESTD_API_MAX_UPLOAD");
+    cli(&["config", "keys", "--markdown"])
+        .await
+        .is(0)
+        .says(&["## `[api]`", "| `max_upload`, `max_body` | `1 TiB`, `16 MiB` |"]);
+    cli(&["config", "keys", "nothing"]).await.is(0).says(&["No key begins with `nothing`."]);
 }
 
 #[tokio::test]

@@ -37,7 +37,7 @@ async fn every_table_fits_every_width() {
     node.batch_is(&good, "completed").await;
     node.cli(&["hold", "collection", "tests", "--reason", HOSTILE]).await.is(0);
 
-    let commands: [&[&str]; 23] = [
+    let commands: [&[&str]; 24] = [
         &["batch", "list"],
         &["batch", "show", &bid],
         &["batch", "report", &bid],
@@ -59,6 +59,7 @@ async fn every_table_fits_every_width() {
         &["access", "list"],
         &["fsck"],
         &["states"],
+        &["config", "keys"],
         &["batch", "show", "no-such-batch-in-the-whole-tree-whatever-its-length"],
         &["submit", "http://127.0.0.1/x", "-p", "there-is-no-such-profile-in-the-whole-configuration"],
     ];

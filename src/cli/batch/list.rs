@@ -1,12 +1,12 @@
 //! `ingestd batch list`.
 
 use anyhow::Result;
-use ingest_queue::date::Date;
 use ingest_queue::states::States as _;
 
 use crate::api::wire::{BatchLine, BatchPage};
 use crate::cli::client::{Limit, Server};
 use crate::cli::screen::{Cell, Column, Paint, Screen, Table};
+use crate::cli::whose::Whose;
 use crate::cli::{progress, words};
 
 #[derive(Debug, clap::Args)]
@@ -15,21 +15,8 @@ pub(crate) struct List {
     #[arg(long, value_name = "STATE", value_delimiter = ',')]
     state: Vec<String>,
 
-    /// Of this collection
-    #[arg(long, value_name = "MNEMONIC")]
-    collection: Option<String>,
-
-    /// Of this submitter
-    #[arg(long, value_name = "NAME")]
-    submitter: Option<String>,
-
-    /// Last changed before this date, or longer ago than this: 2h, 3days
-    #[arg(long, value_name = "WHEN", value_parser = words::moment)]
-    older_than: Option<Date>,
-
-    /// Last changed after this date, or not as long ago as this
-    #[arg(long, value_name = "WHEN", value_parser = words::moment)]
-    newer_than: Option<Date>,
+    #[command(flatten)]
+    whose: Whose,
 
     /// With this in a name, an id or the message
     #[arg(long)]
@@ -46,14 +33,7 @@ impl List {
     pub(super) async fn run(self) -> Result<()> {
         let client = self.server.client()?;
         let states = (!self.state.is_empty()).then(|| self.state.join(","));
-        let ask = client
-            .get(&["batches"])
-            .with("state", states)
-            .with("collection", self.collection)
-            .with("submitter", self.submitter)
-            .with("older_than", self.older_than)
-            .with("newer_than", self.newer_than)
-            .with("text", self.text);
+        let ask = self.whose.ask(client.get(&["batches"]).with("state", states)).with("text", self.text);
         let bar = progress::waiting("reading");
         let page: BatchPage =
             client.all(ask, self.limit, |count| bar.set_message(format!("{count} batches"))).await?;

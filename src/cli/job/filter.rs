@@ -1,11 +1,11 @@
 //! A choice of jobs.
 
-use ingest_queue::date::Date;
 use ingest_queue::ids::Bid;
 use ingest_queue::states::{JobState, States as _, UnknownState};
 
 use crate::api::wire::JobFilter;
 use crate::cli::client::Ask;
+use crate::cli::whose::Whose;
 use crate::cli::words;
 
 /// All that is said must hold.
@@ -20,21 +20,8 @@ pub(crate) struct Filter {
     #[arg(long, value_name = "BID")]
     batch: Option<Bid>,
 
-    /// Of this collection
-    #[arg(long, value_name = "MNEMONIC")]
-    collection: Option<String>,
-
-    /// Of this submitter
-    #[arg(long, value_name = "NAME")]
-    submitter: Option<String>,
-
-    /// Last changed before this date, or longer ago than this: 2h, 3days
-    #[arg(long, value_name = "WHEN", value_parser = words::moment)]
-    older_than: Option<Date>,
-
-    /// Last changed after this date, or not as long ago as this
-    #[arg(long, value_name = "WHEN", value_parser = words::moment)]
-    newer_than: Option<Date>,
+    #[command(flatten)]
+    whose: Whose,
 
     /// With this in the message, an id, the profile or the payload's URL
     #[arg(long)]
@@ -61,12 +48,9 @@ impl Filter {
     /// As the parameters of a list.
     pub(super) fn ask(&self, ask: Ask) -> Ask {
         let states: Vec<_> = self.state.iter().map(|state| state.name()).collect();
-        ask.with("state", (!states.is_empty()).then(|| states.join(",")))
-            .with("batch", self.batch)
-            .with("collection", self.collection.as_ref())
-            .with("submitter", self.submitter.as_ref())
-            .with("older_than", self.older_than)
-            .with("newer_than", self.newer_than)
+        let ask = ask.with("state", (!states.is_empty()).then(|| states.join(","))).with("batch", self.batch);
+        self.whose
+            .ask(ask)
             .with("text", self.text.as_ref())
             .with("min_priority", self.min_priority)
             .with("max_priority", self.max_priority)
@@ -77,10 +61,10 @@ impl Filter {
         JobFilter {
             states: self.state.clone(),
             batch: self.batch,
-            collection: self.collection.clone(),
-            submitter: self.submitter.clone(),
-            older_than: self.older_than,
-            newer_than: self.newer_than,
+            collection: self.whose.collection.clone(),
+            submitter: self.whose.submitter.clone(),
+            older_than: self.whose.older_than,
+            newer_than: self.whose.newer_than,
             text: self.text.clone(),
             min_priority: self.min_priority,
             max_priority: self.max_priority,

@@ -1,5 +1,5 @@
 //! The shipped configuration says what is true: its keys exist, its values are the defaults, every key stands in it,
-//! its examples are right once their comment marks are gone, and the page on configuration leaves out none.
+//! and its examples are right once their comment marks are gone.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,9 @@ use serde::Deserialize;
 
 use crate::api::ApiSettings;
 use crate::config::keys::{self, KEYS, SHIPPED};
-use crate::config::sections;
+use crate::config::{self, sections};
 use crate::logs::LogSettings;
-
-const PAGE: &str = include_str!("../../../docs/configuration.md");
+use crate::traces::TraceSettings;
 
 /// The whole file. The sections of the steps are fields here, because a flattened struct refuses no unknown key.
 #[derive(Debug, Deserialize)]
@@ -45,6 +44,7 @@ struct Config {
     upkeep: Option<node::Upkeep>,
     log: Option<LogSettings>,
     api: Option<ApiSettings>,
+    traces: Option<TraceSettings>,
 }
 
 impl Config {
@@ -96,6 +96,7 @@ fn the_shipped_configuration_is_the_default() {
     assert_eq!(config.node(), node::Settings::default());
     assert_eq!(config.log.take().unwrap(), LogSettings::default());
     assert_eq!(config.api.take().unwrap(), ApiSettings::default());
+    assert_eq!(config.traces.take().unwrap(), TraceSettings::default());
     assert_eq!(config.steps(), Settings::default());
 }
 
@@ -121,11 +122,6 @@ impl Section {
     }
 }
 
-fn is_key(line: &str) -> bool {
-    let name = line.split_once(" = ").map(|(name, _)| name);
-    name.is_some_and(|name| name.chars().all(|c| c.is_ascii_lowercase() || c == '_'))
-}
-
 fn sections() -> Vec<Section> {
     let mut found: Vec<Section> = Vec::new();
     for line in SHIPPED.lines() {
@@ -138,10 +134,10 @@ fn sections() -> Vec<Section> {
         let Some(section) = found.last_mut() else { continue };
         match bare {
             None if !line.starts_with('#') => section.lines.push(line.to_owned()),
-            Some(bare) if is_key(bare) && section.example => section.lines.push(bare.to_owned()),
+            Some(bare) if keys::is_key(bare) && section.example => section.lines.push(bare.to_owned()),
             Some(bare) => {
                 let bare = bare.strip_prefix("# ").unwrap_or(bare);
-                section.absent.extend(is_key(bare).then(|| bare.to_owned()));
+                section.absent.extend(keys::is_key(bare).then(|| bare.to_owned()));
             }
             None => {}
         }
@@ -178,8 +174,8 @@ fn every_example_is_right_once_its_comment_marks_are_gone() {
         ]
     );
     assert_eq!(
-        absent, 16,
-        "three in the file, one in the queue, three of the API, and those of the examples"
+        absent, 17,
+        "three in the file, one in the queue, one of traces, three of the API, and those of the examples"
     );
 }
 
@@ -225,6 +221,7 @@ fn what_is_absent_by_default_is_none_in_the_code() {
     assert_eq!(
         absent,
         [
+            "traces.endpoint",
             "api.public_url",
             "api.url_key",
             "queue.ageing",
@@ -257,7 +254,7 @@ fn keys(header: &str, kind: Option<&str>) -> Vec<String> {
 }
 
 #[test]
-fn every_key_stands_in_the_file_and_on_the_page() {
+fn every_key_stands_in_the_file() {
     let places = [
         ("[store.limits]", None),
         ("[store.engine.embedded]", None),
@@ -299,6 +296,7 @@ fn every_key_stands_in_the_file_and_on_the_page() {
         ("[log]", None),
         ("[log.throttle]", None),
         ("[api]", None),
+        ("[traces]", None),
     ];
     let sections = sections();
     let mut missing = Vec::new();
@@ -307,16 +305,6 @@ fn every_key_stands_in_the_file_and_on_the_page() {
             kind.is_none_or(|kind| section.lines.contains(&format!("kind = \"{kind}\"")))
         };
         let section = sections.iter().filter(|section| section.header == header).find(of_kind);
-        // On the page a name that can be chosen is NAME.
-        let titled = match header.split_once('.') {
-            Some((table @ ("[storage" | "[minter"), _)) => format!("`{table}.NAME]`"),
-            Some(("[pools", _)) => "`[pools.STATE]`".to_owned(),
-            _ => format!("`{header}`"),
-        };
-        let page = PAGE.split("\n## ").find(|part| {
-            let title = part.lines().next().unwrap_or_default();
-            title.contains(&titled) && kind.is_none_or(|kind| title.contains(&format!("`{kind}`")))
-        });
         for key in keys(header, kind) {
             // A table within the section, which has a header of its own.
             let below = format!("{}.{key}", header.trim_end_matches(']'));
@@ -324,9 +312,6 @@ fn every_key_stands_in_the_file_and_on_the_page() {
                 || sections.iter().any(|section| section.header.starts_with(&below));
             if !there {
                 missing.push(format!("{header} {key} in the file"));
-            }
-            if !page.is_some_and(|page| page.contains(&format!("\n| `{key}`"))) {
-                missing.push(format!("{header} {key} on the page"));
             }
         }
     }
@@ -341,51 +326,26 @@ fn every_key_stands_in_the_file_and_on_the_page() {
     assert!(steps.iter().all(|key| all.contains(&key.as_str())), "{steps:?}");
 }
 
-/// A part of the page, by its title.
-fn part(title: &str) -> &'static str {
-    PAGE.split("\n## ").find(|part| part.starts_with(title)).unwrap_or_else(|| panic!("{title}"))
-}
-
 #[test]
-fn the_page_has_the_defaults() {
-    let shown = |value: &toml::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    for key in KEYS.all.iter().filter(|key| key.pattern.len() == key.section + 1) {
-        let (name, table) = key.pattern.split_last().unwrap();
-        let table = keys::dotted(table);
-        let default = key.default.as_ref().map(shown);
-        if let Some(state) = table.strip_prefix("pools.") {
-            let row = part("`[pools.STATE]`")
-                .lines()
-                .find(|line| line.starts_with(&format!("| `{state}` |")))
-                .unwrap();
-            assert!(row.contains(&format!("| `{}` |", default.unwrap())), "{table}.{name}: {row}");
-            continue;
-        }
-        let kind = key.kind.as_ref().map(|kind| format!(", `kind` = `{kind}`")).unwrap_or_default();
-        if name == "kind" {
-            continue;
-        }
-        let title = format!("`[{}]`{kind}\n", table.replace('*', "NAME"));
-        let row = part(&title).lines().find(|line| line.starts_with(&format!("| `{name}` |")));
-        let row = row.unwrap_or_else(|| panic!("{table}.{name}"));
-        let cell = row.split('|').nth(2).unwrap().trim();
-        match default {
-            Some(default) if default.is_empty() => {
-                assert!(!cell.contains('`') && !cell.is_empty(), "{table}.{name}: {row}");
-            }
-            Some(default) => assert_eq!(cell, format!("`{default}`"), "{table}.{name}"),
-            None if key.required => assert_eq!(cell, "", "{table}.{name}"),
-            None => assert!(
-                !cell.is_empty() && !cell.starts_with('`') || cell.starts_with("by "),
-                "{table}.{name}: {row}"
-            ),
-        }
+fn every_key_is_described() {
+    let lines = config::key_lines();
+    for key in &KEYS.all {
+        let name = keys::dotted(&key.pattern[..=key.section]).replace('*', "NAME");
+        let line = lines.iter().find(|line| line.key == name && line.kind == key.kind);
+        assert!(line.is_some() || key.pattern[key.section] == "kind", "{name} {:?}", key.kind);
     }
-}
-
-#[test]
-fn the_page_says_what_needs_no_restart() {
-    let rows = part("What holds without a restart\n").lines().filter_map(|line| line.strip_prefix("| `"));
-    let named: Vec<&str> = rows.map(|row| row.split('`').next().unwrap()).collect();
-    assert_eq!(named, keys::LIVE);
+    let line = |name: &str| lines.iter().find(|line| line.key == name).unwrap();
+    let size = line("pools.downloading.size");
+    assert_eq!((size.default.as_deref(), size.live, size.secret), (Some("8"), true, false));
+    assert_eq!(size.variable, "INGESTD_POOLS_DOWNLOADING_SIZE");
+    let key = line("storage.NAME.secret_key");
+    assert_eq!((key.required, key.live, key.secret, key.kind.as_deref()), (true, false, true, Some("s3")));
+    // Of two keys under one comment, both are described by it.
+    assert_eq!(line("fetch.max_backoff").effect, line("fetch.backoff").effect);
+    assert!(line("api.rate").effect.starts_with("Requests a second"), "{:?}", line("api.rate"));
+    // In one line, a table is one key.
+    assert!(
+        lines.iter().any(|line| line.key == "api.tls")
+            && !lines.iter().any(|line| line.key == "api.tls.cert")
+    );
 }
