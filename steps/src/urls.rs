@@ -159,4 +159,16 @@ mod tests {
         assert_eq!(urls(1, 60).check("a", expires, &signature), Verdict::Over);
         assert_eq!(urls(2, 60).check("a", expires, &signature), Verdict::Wrong);
     }
+
+    #[test]
+    fn a_voucher_is_for_one_thing_and_no_url_of_a_file() {
+        let (expires, signature) = urls(1, 60).vouch("node GET /x", Duration::from_mins(5));
+        assert_eq!(urls(1, 9).is_vouched("node GET /x", expires, &signature), Verdict::Good);
+        assert_eq!(urls(1, 60).is_vouched("node GET /y", expires, &signature), Verdict::Wrong);
+        assert_eq!(urls(1, 60).is_vouched("node GET /x", expires + 1, &signature), Verdict::Wrong);
+        assert_eq!(urls(2, 60).is_vouched("node GET /x", expires, &signature), Verdict::Wrong);
+        assert_eq!(urls(1, 60).check("node GET /x", expires, &signature), Verdict::Wrong);
+        let (expires, signature) = urls(1, 60).vouch("x", Duration::ZERO);
+        assert_eq!(urls(1, 60).is_vouched("x", expires, &signature), Verdict::Over);
+    }
 }

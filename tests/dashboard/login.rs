@@ -16,6 +16,13 @@ pub(crate) async fn roles() {
     enter(&browser, "ann-token").await;
     assert_eq!(menu(&browser).await, ["Batches", "Jobs", "Submit"]);
     browser.page_shows("No batches yet.").await;
+    // What is handed over in her name appears while she looks.
+    let body =
+        serde_json::json!({"profile": "test_content", "payload_url": "http://127.0.0.1:1/x", "type": "file"});
+    let request = reqwest::Client::new().post(format!("{}/api/v1/batches", node.base)).bearer_auth("of-ann");
+    let answer = request.json(&body).send().await.unwrap();
+    let submitted: serde_json::Value = serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap();
+    browser.page_shows(submitted["bid"].as_str().unwrap_or_else(|| panic!("{submitted}"))).await;
     browser.open("nodes").await;
     browser.page_shows("There is no such page").await;
     let kept = browser.look("return JSON.stringify(localStorage) + document.cookie").await;

@@ -87,6 +87,23 @@ async fn a_name_that_resolves_to_the_inside_is_refused() {
 }
 
 #[tokio::test]
+async fn names_and_urls_can_be_judged_before_anything_is_fetched() {
+    let judged = async |answers: &[&'static str], allowed: &str| {
+        let rules = Rules { allowed: allow(allowed), ..rules() };
+        Fetcher::with_names(rules, Names::new(&[answers])).unwrap().judge_name("friendly.example.org").await
+    };
+    let forbidden = judged(&["192.168.0.9"], "10.0.0.0/8").await.unwrap_err();
+    assert_eq!((forbidden.host.as_str(), forbidden.why), ("friendly.example.org", "private"));
+    // One address that may be reached is enough, and a name may be known later.
+    assert_eq!(judged(&["192.168.0.9", "8.8.8.8"], "10.0.0.0/8").await, Ok(()));
+    assert_eq!(judged(&["192.168.0.9"], "friendly.example.org").await, Ok(()));
+    assert_eq!(judged(&[], "10.0.0.0/8").await, Ok(()));
+    let fetcher = Fetcher::new(Rules { allowed: allow("10.0.0.0/8"), ..rules() }).unwrap();
+    assert!(fetcher.judge(&Url::parse("http://localhost/x").unwrap()).is_err());
+    assert_eq!(fetcher.judge(&Url::parse("http://10.1.1.1/x").unwrap()), Ok(()));
+}
+
+#[tokio::test]
 async fn a_name_that_changes_its_address_is_judged_each_time() {
     let names = Names::new(&[&["127.0.0.1"], &["127.0.0.2"]]);
     let kit = kit_with_names(Rules { allowed: allow("127.0.0.1"), ..rules() }, names).await;
