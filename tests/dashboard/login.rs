@@ -19,7 +19,8 @@ pub(crate) async fn roles() {
     // What is handed over in her name appears while she looks.
     let body =
         serde_json::json!({"profile": "test_content", "payload_url": "http://127.0.0.1:1/x", "type": "file"});
-    let request = reqwest::Client::new().post(format!("{}/api/v1/batches", node.base)).bearer_auth("of-ann");
+    let request =
+        reqwest::Client::new().post(format!("{}/api/v1/batches", node.base)).bearer_auth("ann-token");
     let answer = request.json(&body).send().await.unwrap();
     let submitted: serde_json::Value = serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap();
     browser.page_shows(submitted["bid"].as_str().unwrap_or_else(|| panic!("{submitted}"))).await;
