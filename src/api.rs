@@ -7,7 +7,7 @@
 //! | what every request passes and every answer carries | [`guard`], [`caller`], [`rate`], [`audit`] |
 //! | what went wrong | [`problem`] |
 //! | submission | [`submit`] |
-//! | what is seen and done | [`batches`], [`jobs`], [`bulk`], [`states`], [`holds`], [`nodes`], [`restarts`], [`pools`], [`access`] |
+//! | what is seen and done | [`batches`], [`jobs`], [`bulk`], [`states`], [`holds`], [`feeds`], [`nodes`], [`restarts`], [`pools`], [`access`] |
 //! | what nodes ask each other | [`peers`] |
 //! | long work, told in lines | [`fsck`], [`objects`], by [`lines`] |
 //! | a batch's whole record | [`export`] |
@@ -29,6 +29,7 @@ mod caller;
 mod document;
 mod events;
 mod export;
+mod feeds;
 mod files;
 mod fsck;
 mod guard;

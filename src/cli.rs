@@ -18,6 +18,7 @@ mod confirm;
 mod demo;
 mod exit;
 mod export;
+mod feeds;
 mod follow;
 mod fsck;
 mod hold;
@@ -70,6 +71,9 @@ enum Command {
     /// Let a queue or a collection go on
     #[command(subcommand)]
     Release(hold::Release),
+    /// Look at feeds, and act on them
+    #[command(subcommand)]
+    Feeds(feeds::Feeds),
     /// Let a node take nothing new
     Pause(nodes::Mode),
     /// Let a paused node take work again
@@ -165,6 +169,7 @@ impl Command {
             Command::Job(job) => job.run().await,
             Command::Hold(hold) => hold.run().await,
             Command::Release(release) => release.run().await,
+            Command::Feeds(feeds) => feeds.run().await,
             Command::Pause(mode) => mode.run("pause").await,
             Command::Resume(mode) => mode.run("resume").await,
             Command::Drain(mode) => mode.run("drain").await,

@@ -72,6 +72,7 @@ const FILES: &[File] = &[
     file!("js/pages/batch.js"),
     file!("js/pages/batches.js"),
     file!("js/pages/failed.js"),
+    file!("js/pages/feeds.js"),
     file!("js/pages/holds.js"),
     file!("js/pages/job.js"),
     file!("js/pages/jobs.js"),

@@ -23,13 +23,14 @@ use tokio::sync::{broadcast, watch};
 use crate::bench::Bench;
 use crate::crash::Crash;
 use crate::desk::Floor;
+use crate::feeds::board::Board;
 use crate::meters::Meters;
 use crate::restart::Verdict;
 use crate::restart_log::{Restart, RestartLog};
 use crate::root::Role;
 use crate::settings::Settings;
 use crate::work::Work;
-use crate::{access, batches, gate, janitor, pools, registrar, timekeeper, watcher};
+use crate::{access, batches, feeds, gate, janitor, pools, registrar, timekeeper, watcher};
 
 /// Whether the node takes work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -66,6 +67,8 @@ pub struct House {
     /// What was committed, by all sessions.
     pub committed: Arc<ingest_queue::committer::Counts>,
     pub meters: Meters,
+    /// How the feeds of this node fare.
+    pub feeds: Board,
     pub directory: Directory,
     mode: watch::Sender<Mode>,
     link: watch::Sender<SessionState>,
@@ -107,6 +110,7 @@ pub struct Directory {
     pub(crate) batches: RwLock<Option<ActorRef<batches::Message>>>,
     pub(crate) pools: RwLock<Option<ActorRef<pools::Message>>>,
     pub(crate) access: RwLock<Option<ActorRef<access::Message>>>,
+    pub(crate) feeds: RwLock<Option<ActorRef<feeds::Message>>>,
     pub(crate) timekeeper: RwLock<Option<ActorRef<timekeeper::Message>>>,
     pub(crate) janitor: RwLock<Option<ActorRef<janitor::Message>>>,
     pub(crate) gate: RwLock<Option<ActorRef<gate::Message>>>,
@@ -129,7 +133,8 @@ impl Directory {
             Role::Timekeeper => *self.timekeeper.write() = None,
             Role::Janitor => *self.janitor.write() = None,
             Role::Gate => *self.gate.write() = None,
-            Role::Session | Role::Committer | Role::Feeds => {}
+            Role::Feeds => *self.feeds.write() = None,
+            Role::Session | Role::Committer => {}
         }
     }
 
@@ -257,6 +262,7 @@ impl House {
             counts: Counts::default(),
             committed: Arc::default(),
             meters: Meters::default(),
+            feeds: Board::default(),
             directory: Directory::default(),
             mode: watch::Sender::new(Mode::Running),
             link: watch::Sender::new(SessionState::Suspended),
@@ -295,6 +301,7 @@ impl House {
             tell(&self.directory.registrar, registrar::Message::Refresh);
             tell(&self.directory.batches, batches::Message::LookAgain);
             tell(&self.directory.access, access::Message::Look);
+            tell(&self.directory.feeds, feeds::Message::Refresh);
         }
         changed
     }

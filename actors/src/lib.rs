@@ -11,6 +11,7 @@
 //! | jobs: pools, workers, handing over | `pools`, `pool`, `worker`, `provisioner`, `bench` |
 //! | who works on what | [`desk`] |
 //! | access items | `access` |
+//! | this node's share of the feeds | [`feeds`] |
 //! | stalls and other things that are due | `timekeeper` |
 //! | what is tidied up | `janitor` |
 //! | what a worker does with a job | [`work`] |
@@ -28,7 +29,7 @@ mod bench;
 mod committer;
 pub mod crash;
 pub mod desk;
-mod feeds;
+pub mod feeds;
 pub mod gate;
 pub mod house;
 mod janitor;

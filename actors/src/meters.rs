@@ -1,12 +1,13 @@
 //! What is measured while the node works: counters and histograms, for whoever asks.
 //!
-//! Labels are names of states and pools, and reasons: there are few, whatever comes.
+//! Labels are names of states, pools and feeds, and reasons: there are few, whatever comes.
 
 use std::time::Duration;
 
 use ingest_queue::date::Date;
 use ingest_queue::jobs::Lease;
 use ingest_queue::states::{JobState, States as _};
+use ingest_steps::feed::Round;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
@@ -15,6 +16,8 @@ use prometheus_client::registry::Registry;
 type OfState = [(&'static str, &'static str); 1];
 type OfMove = [(&'static str, &'static str); 2];
 type OfDeath = [(&'static str, String); 2];
+type OfFeed = [(&'static str, String); 1];
+type OfItem = [(&'static str, String); 2];
 
 /// The meters of a node.
 #[derive(Debug)]
@@ -26,6 +29,8 @@ pub struct Meters {
     retries: Family<OfState, Counter>,
     restarts: Family<OfDeath, Counter>,
     commits: Histogram,
+    items: Family<OfItem, Counter>,
+    feed_errors: Family<OfFeed, Counter>,
 }
 
 impl Default for Meters {
@@ -40,6 +45,8 @@ impl Default for Meters {
             restarts: Family::default(),
             // 1 ms to a minute.
             commits: Histogram::new(exponential_buckets(0.001, 4.0, 9)),
+            items: Family::default(),
+            feed_errors: Family::default(),
         }
     }
 }
@@ -70,6 +77,9 @@ impl Meters {
             "How long the tree took to commit what came of a step",
             self.commits.clone(),
         );
+        let items = "Items of feeds that were consumed here: made into a batch, known before, or passed over";
+        registry.register("feed_items", items, self.items.clone());
+        registry.register("feed_errors", "Feeds that could not be asked", self.feed_errors.clone());
     }
 
     pub(crate) fn moved(&self, from: JobState, to: JobState) {
@@ -94,6 +104,18 @@ impl Meters {
         if let (Some(came), Some(taken)) = (came, job.status.start_processing_date) {
             self.waiting.get_or_create(&of(job.state())).observe(came.until(taken).as_secs_f64());
         }
+    }
+
+    /// A feed was asked, and what it said was consumed.
+    pub(crate) fn consumed(&self, feed: &str, round: &Round) {
+        let counts = [("taken", round.taken), ("known", round.known), ("skipped", round.skipped)];
+        for (what, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
+            self.items.get_or_create(&[("feed", feed.to_owned()), ("became", what.to_owned())]).inc_by(count);
+        }
+    }
+
+    pub(crate) fn feed_failed(&self, feed: &str) {
+        self.feed_errors.get_or_create(&[("feed", feed.to_owned())]).inc();
     }
 
     pub(crate) fn given_back(&self, state: JobState) {

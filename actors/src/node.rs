@@ -27,7 +27,7 @@ use crate::restart_log::{Restart, RestartLog};
 use crate::root::{self, Root};
 use crate::settings::Settings;
 use crate::work::{Nothing, Steps, Work};
-use crate::{access, janitor, pools, registrar, timekeeper, watcher};
+use crate::{access, feeds, janitor, pools, registrar, timekeeper, watcher};
 
 /// What a node is made of.
 #[derive(Debug)]
@@ -190,6 +190,7 @@ impl Node {
         }
         tell(&self.house.directory.pools, pools::Message::Resize);
         tell(&self.house.directory.access, access::Message::Resize);
+        tell(&self.house.directory.feeds, feeds::Message::Refresh);
         // What was to be looked at after the old times is looked at after the new ones.
         if before.pools != node.pools {
             tell(&self.house.directory.timekeeper, timekeeper::Message::WatchAll);

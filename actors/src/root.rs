@@ -285,7 +285,7 @@ impl State {
             Role::Batches => child!(Batches, both),
             Role::Pools => child!(Pools, both),
             Role::Access => child!(Access, both),
-            Role::Feeds => child!(Feeds, life),
+            Role::Feeds => child!(Feeds, both),
             Role::Timekeeper => child!(Timekeeper, both),
             Role::Janitor => child!(Janitor, both),
             Role::Gate => child!(Gate, both),

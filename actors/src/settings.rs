@@ -26,6 +26,7 @@ pub struct Settings {
     pub supervision: Supervision,
     pub shutdown: Shutdown,
     pub upkeep: Upkeep,
+    pub workers: Workers,
 }
 
 /// `[node]`: who this is.
@@ -239,5 +240,20 @@ pub struct Upkeep {
 impl Default for Upkeep {
     fn default() -> Self {
         Self { every: Duration::from_mins(10), keep_batches: Duration::from_hours(24 * 30) }
+    }
+}
+
+/// `[workers]`: how feeds are divided among the nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Workers {
+    /// So long nobody may have come or gone before feeds are divided anew.
+    #[serde(with = "humantime_serde")]
+    pub settle: Duration,
+}
+
+impl Default for Workers {
+    fn default() -> Self {
+        Self { settle: Duration::from_secs(3) }
     }
 }

@@ -236,7 +236,7 @@ impl State {
 }
 
 /// Says that something has happened, whatever it was, until nobody listens or the session is over.
-async fn each_change(mut watch: TreeWatch, say: impl Fn() -> bool) {
+pub(crate) async fn each_change(mut watch: TreeWatch, say: impl Fn() -> bool) {
     loop {
         let event = watch.next().await;
         // Many events are one change.

@@ -12,7 +12,7 @@
 //! **When things break.** Nothing that a node holds stops a check. If the store fails, or forbids
 //! reading, the check ends with its error. A repair that is interrupted can be run again.
 //!
-//! Not checked: the registry, elections, requests, feeds, settings and profiles. A value beyond 1 MiB is
+//! Not checked: the registry, elections, requests, settings and profiles. A value beyond 1 MiB is
 //! only counted, and not read. A job whose refs come and go outside of any transition, between two
 //! looks, may be missed.
 
@@ -44,7 +44,7 @@ use crate::date::{Clock, Date};
 use crate::dialect::Dialect;
 use crate::error::Result;
 use crate::ids::Bid;
-use crate::nodes::{Hold, Node, Owner};
+use crate::nodes::{FeedNode, Hold, Node, Owner};
 use reader::Reader;
 use thing::Thing;
 
@@ -84,6 +84,7 @@ pub struct Counts {
     pub queue_refs: usize,
     pub batch_refs: usize,
     pub access_items: usize,
+    pub feeds: usize,
     /// What earlier repairs have put away.
     pub quarantined: usize,
     /// Things that did not look right at first.
@@ -241,6 +242,13 @@ impl Context {
     fn hold(&self, name: &str) -> Hold {
         let why = "what was written here could not be read; it is in the quarantine".to_owned();
         Hold { name: name.to_owned(), who: self.who.clone(), why, when: Some(self.now), ..Hold::default() }
+    }
+
+    /// A feed whose checkpoint nobody knows any more: what it would do by itself is to begin anew.
+    fn paused_feed(&self) -> FeedNode {
+        let why = "its checkpoint could not be read; it is in the quarantine: set it, and go on".to_owned();
+        let hold = Hold { who: self.who.clone(), why, when: Some(self.now), ..Hold::default() };
+        FeedNode { paused: Some(hold), commit: self.commit.clone(), ..FeedNode::default() }
     }
 
     #[cfg(test)]

@@ -15,6 +15,7 @@
 //! | jobs: acquire, move on, hand over, write, what admins do | [`jobs`] |
 //! | batches: make, expand, end, report, delete | [`batches`] |
 //! | the access queue | [`access`] |
+//! | feeds, who consumes them, how they are divided | [`feeds`] |
 //! | holds on queues and collections | [`holds`] |
 //! | locks on objects, reservations of local ids | [`names`] |
 //! | finding the next job | [`index`] |
@@ -31,6 +32,7 @@ pub mod committer;
 pub mod date;
 pub mod dialect;
 pub mod error;
+pub mod feeds;
 pub mod fsck;
 pub mod holds;
 pub mod ids;

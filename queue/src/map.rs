@@ -8,6 +8,7 @@ use std::fmt;
 use sha2::{Digest, Sha256};
 
 use crate::dialect::Dialect;
+use crate::feeds::Qid;
 use crate::ids::{Aid, Bid, Jid};
 use crate::states::{BatchList, JobState, States};
 
@@ -31,10 +32,14 @@ pub const COMPONENTS: &str = "/components";
 pub const NODES: &str = "/components/node";
 pub const SEMAPHORES: &str = "/semaphores";
 pub const QUARANTINE: &str = "/quarantine";
+pub const QUEUES: &str = "/queues";
+pub const WORKERS: &str = "/workers";
+/// What the names of workers begin with.
+pub const WORKER: &str = "worker-";
 
 /// What else stands at the top of the tree, in neither this list nor a constant above.
 pub const OTHER_TOPS: &[&str] =
-    &["journal", "workers", "queues", "requests", "cleanup", "elections", "system", "profiles", "ltime"];
+    &["journal", "requests", "cleanup", "elections", "system", "profiles", "ltime"];
 
 /// The directories that a node makes at its start.
 pub fn directories(dialect: Dialect) -> Vec<String> {
@@ -49,7 +54,7 @@ pub fn directories(dialect: Dialect) -> Vec<String> {
         INVENTORY_LOCKS,
         LOCAL_IDS,
     ];
-    let ours = [JOURNAL_KEYS, JOURNAL_DATES, OUTBOX, QUARANTINE];
+    let ours = [JOURNAL_KEYS, JOURNAL_DATES, OUTBOX, QUARANTINE, QUEUES, WORKERS];
     let queues = JobState::queues(dialect).map(queue);
     let access = AccessSize::ALL.map(AccessSize::dir);
     fixed.into_iter().map(str::to_owned).chain(queues).chain(access).chain(ours.map(str::to_owned)).collect()
@@ -295,6 +300,21 @@ pub fn batch_uuid(uuid: &str) -> String {
     format!("{BATCH_UUIDS}/{uuid}")
 }
 
+/// `/queues/QID`.
+pub fn feed(qid: Qid) -> String {
+    format!("{QUEUES}/{qid}")
+}
+
+/// `/queues/QID/lock`.
+pub fn feed_lock(qid: Qid) -> String {
+    format!("{QUEUES}/{qid}/lock")
+}
+
+/// `/queues/QID/ask`: somebody wants it to be asked now.
+pub fn feed_ask(qid: Qid) -> String {
+    format!("{QUEUES}/{qid}/ask")
+}
+
 /// `/outbox/BID-N`.
 pub fn outbox(bid: Bid, number: u32) -> String {
     format!("{OUTBOX}/{bid}-{number}")
@@ -433,6 +453,10 @@ impl AccessSize {
 /// The fence of a lock of this map, `None` for a lock that has none.
 pub fn fence_of(lock: &str) -> Option<String> {
     let thing = lock.strip_suffix("/lock")?;
+    // A feed is its own fence.
+    if ingest_store::path::parent(thing) == QUEUES {
+        return Some(thing.to_owned());
+    }
     let ours = [JOBS, BATCHES, ACCESS].iter().any(|top| ingest_store::path::is_within(thing, top));
     ours.then(|| format!("{thing}/status"))
 }
@@ -492,12 +516,14 @@ mod tests {
     }
 
     #[test]
-    fn only_locks_on_jobs_batches_and_access_items_have_a_fence() {
+    fn only_locks_on_jobs_batches_access_items_and_feeds_have_a_fence() {
         assert_eq!(fence_of("/jobs/jid0000000001/lock").as_deref(), Some("/jobs/jid0000000001/status"));
         assert_eq!(
             fence_of("/access/small/qid0000000001/lock").as_deref(),
             Some("/access/small/qid0000000001/status")
         );
+        let feed = Qid::of("herbarium");
+        assert_eq!(fence_of(&feed_lock(feed)), Some(super::feed(feed)));
         assert_eq!(fence_of("/locks/storage/ark_1_2"), None);
         assert_eq!(fence_of("/components/node/a-0000000001"), None);
     }

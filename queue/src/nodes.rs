@@ -6,6 +6,7 @@
 
 mod access;
 mod batch;
+mod feed;
 mod fields;
 mod job;
 mod marks;
@@ -18,6 +19,7 @@ use serde::de::DeserializeOwned;
 
 pub use access::{AccessStatus, AccessToken};
 pub use batch::{BatchStatus, Expansion, Outgoing, ReportedJob, StatusReport, Submission};
+pub use feed::{AssignmentNode, FeedNode, WorkerNode};
 pub use job::{
     Configuration, Entry, History, Identifiers, Inventory, JobStatus, Metadata, Schedule, Store, Work,
 };

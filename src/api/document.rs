@@ -17,8 +17,8 @@ use utoipa_axum::routes;
 use super::app::App;
 use super::guard::guard;
 use super::{
-    access, batches, bulk, events, export, files, fsck, health, holds, jobs, metrics, nodes, objects, pools,
-    restarts, states, submit,
+    access, batches, bulk, events, export, feeds, files, fsck, health, holds, jobs, metrics, nodes, objects,
+    pools, restarts, states, submit,
 };
 
 const TOKEN: &str = "token";
@@ -54,6 +54,12 @@ fn described() -> OpenApiRouter<App> {
         .routes(routes!(holds::list))
         .routes(routes!(holds::hold_queue, holds::release_queue))
         .routes(routes!(holds::hold_collection, holds::release_collection))
+        .routes(routes!(feeds::list))
+        .routes(routes!(feeds::show, feeds::forget))
+        .routes(routes!(feeds::pause))
+        .routes(routes!(feeds::resume))
+        .routes(routes!(feeds::ask))
+        .routes(routes!(feeds::reset))
         .routes(routes!(nodes::me))
         .routes(routes!(nodes::list))
         .routes(routes!(nodes::show))

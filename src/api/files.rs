@@ -12,6 +12,9 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
+use ingest_steps::feed::Kind as FeedKind;
+use ingest_steps::feed::drop_box::file_of;
+use ingest_steps::settings::Settings;
 use ingest_steps::urls::Verdict;
 use serde::Deserialize;
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
@@ -36,12 +39,12 @@ pub(crate) struct Signed {
     signature: String,
 }
 
-#[utoipa::path(get, path = "/files/{path}", tag = "files", security(()), params(("path" = String, Path, description = "work/…, uploads/… or access/…"), Signed), responses(
+#[utoipa::path(get, path = "/files/{path}", tag = "files", security(()), params(("path" = String, Path, description = "work/…, uploads/…, feeds/… or access/…"), Signed), responses(
     (status = 200, description = "the bytes", content_type = "application/octet-stream"),
     (status = 206, description = "some of them", content_type = "application/octet-stream"),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
-/// Serves an upload, a working file or a storage manifest
+/// Serves an upload, a file of a drop box, a working file or a storage manifest
 pub(crate) async fn get(
     State(app): State<App>,
     method: Method,
@@ -80,9 +83,23 @@ async fn place(app: &App, path: &str) -> Answer<Option<PathBuf>> {
     Ok(match kind {
         "uploads" => rest.split_once('/').map(|(id, _)| super::submit::payload_of(&app.settings.uploads, id)),
         "work" => Some(app.life().await?.services().work.root().join(below)),
+        "feeds" => {
+            let settings = app.life().await?.services().settings.clone();
+            dropped(&settings, rest)
+        }
         "access" => Some(app.life().await?.services().settings.access.dir.join(below)),
         _ => None,
     })
+}
+
+/// `FEED/KEY/NAME`: a file that was taken out of a drop box.
+fn dropped(settings: &Settings, rest: &str) -> Option<PathBuf> {
+    let (feed, rest) = rest.split_once('/')?;
+    let (key, _) = rest.split_once('/')?;
+    match &settings.feeds.get(feed)?.kind {
+        FeedKind::DropBox(drop_box) => file_of(&drop_box.path, key),
+        _ => None,
+    }
 }
 
 /// Sends a file, or the part of it that was asked for.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
+use ingest_actors::feeds::board::Doing;
 use ingest_queue::{list, map};
 use ingest_store::SessionState;
 use prometheus_client::encoding::text::encode;
@@ -112,6 +113,28 @@ async fn read_tree(app: &App, registry: &mut Registry) {
     }
 }
 
+/// How the feeds fare that this node consumes.
+fn read_feeds(app: &App, registry: &mut Registry) {
+    let house = app.node.house();
+    let now = ingest_queue::date::Clock::system().now();
+    let consumed: Vec<_> =
+        house.feeds.all().into_iter().map(|one| (one.name.clone(), one.status())).collect();
+    let consumed: Vec<_> = consumed.iter().filter(|(_, status)| status.doing != Doing::Waiting).collect();
+    let label = |name: &String| [("feed", name.clone())];
+    gauges(
+        registry,
+        "feed_lag_seconds",
+        "For how long something has been waiting in a feed that this node consumes",
+        consumed.iter().map(|(name, status)| (label(name), status.lag(now).as_secs())),
+    );
+    gauges(
+        registry,
+        "feed_failing",
+        "Whether a feed that this node consumes cannot be asked",
+        consumed.iter().map(|(name, status)| (label(name), u64::from(status.doing == Doing::Failing))),
+    );
+}
+
 /// What the node says of itself.
 async fn read_node(app: &App, registry: &mut Registry) {
     let house = app.node.house();
@@ -122,6 +145,7 @@ async fn read_node(app: &App, registry: &mut Registry) {
     let ready: Gauge<u64, AtomicU64> = Gauge::default();
     ready.set(u64::from(app.node.is_ready()));
     registry.register("ready", "Whether the node takes work", ready);
+    read_feeds(app, registry);
     let Some(snapshot) = app.node.snapshot().await else { return };
     let pool = |name: &String| [("pool", name.clone())];
     let pools = &snapshot.pools;

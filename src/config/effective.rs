@@ -136,6 +136,14 @@ impl Effective {
         for (path, leaf) in new.tree.leaves().into_iter().filter(|(path, _)| keys::is_live(path)) {
             tree.set(&path, Node::Leaf(leaf.clone()), &leaf.origin);
         }
+        // A named table of which nothing is left is gone.
+        for (name, node) in &mut tree.nodes {
+            if let Node::Table(table) = node
+                && keys::is_named(std::slice::from_ref(name))
+            {
+                table.nodes.retain(|_, node| !matches!(node, Node::Table(inner) if inner.nodes.is_empty()));
+            }
+        }
         Effective::new(tree, self.file.clone())
     }
 

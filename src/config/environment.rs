@@ -18,7 +18,7 @@ const PREFIX: &str = "INGESTD_";
 pub(crate) const CONFIG: &str = "INGESTD_CONFIG";
 
 /// Names that are no keys: of the command line, and of the tests.
-pub(super) const RESERVED: [&str; 15] = [
+pub(super) const RESERVED: [&str; 16] = [
     CONFIG,
     "INGESTD_SERVER",
     "INGESTD_TOKEN",
@@ -33,6 +33,7 @@ pub(super) const RESERVED: [&str; 15] = [
     "INGESTD_KILL_SECONDS",
     "INGESTD_IDLE_SECONDS",
     "INGESTD_OUTAGE_SECONDS",
+    "INGESTD_MANY_FEEDS",
     "INGESTD_WRITE_DOCS",
 ];
 

@@ -2,6 +2,7 @@
 
 use std::path::{Path as File, PathBuf};
 
+use ingest_steps::feed::settings as feed;
 use ingest_steps::fetch::Fetcher;
 use ingest_steps::minter::noid::Template;
 use ingest_steps::profile::{self, Profile, Profiles};
@@ -33,7 +34,7 @@ pub(super) enum Rule {
 }
 
 /// Which. A star is any name.
-pub(super) const RULES: [(&str, Rule); 56] = [
+pub(super) const RULES: [(&str, Rule); 60] = [
     ("store.limits.deadline", Rule::Lasting),
     ("store.limits.max_requests", Rule::AtLeastOne),
     ("store.limits.watch_backlog", Rule::AtLeastOne),
@@ -90,6 +91,10 @@ pub(super) const RULES: [(&str, Rule); 56] = [
     ("api.urls_last", Rule::Lasting),
     ("api.audit_log", Rule::AtLeastOne),
     ("traces.sample", Rule::Share),
+    ("workers.settle", Rule::Lasting),
+    ("feeds.*.interval", Rule::Lasting),
+    ("feeds.*.stable", Rule::Lasting),
+    ("feeds.*.max_pages", Rule::AtLeastOne),
 ];
 
 impl Rule {
@@ -206,6 +211,9 @@ fn together(tree: &Tree, file: Option<&File>) -> Vec<Problem> {
         {
             wrong("fetch.ca", failure.to_string());
         }
+        for (name, why) in feed::problems(&steps.feeds) {
+            wrong(&format!("feeds.{name}"), why);
+        }
         let mut dirs: Vec<(&PathBuf, &String)> = Vec::new();
         for (name, storage) in &steps.storage {
             let key = format!("storage.{name}");
@@ -242,6 +250,7 @@ fn profiles(tree: &Tree, file: Option<&File>) -> Vec<Problem> {
         }
     };
     let mut problems: Vec<Problem> = all.problems().iter().map(of_profile).collect();
+    problems.extend(profiles_of_feeds(tree, file, &all));
     for profile in all.iter() {
         for (table, wanted) in [("storage", &profile.storage), ("minter", &profile.minter)] {
             let known = tree.table(&[table.to_owned()]).map(|table| table.nodes.keys());
@@ -250,6 +259,23 @@ fn profiles(tree: &Tree, file: Option<&File>) -> Vec<Problem> {
                 problems.push(not_configured(&dir, profile, table, wanted, &known));
             }
         }
+    }
+    problems
+}
+
+/// Feeds whose profile is not there.
+fn profiles_of_feeds(tree: &Tree, file: Option<&File>, all: &Profiles) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let feeds = tree.table(&["feeds".to_owned()]).map(|table| table.nodes.keys());
+    for name in feeds.into_iter().flatten() {
+        let key = ["feeds", name, "profile"].map(str::to_owned);
+        let Some(wanted) = tree.leaf(&key).and_then(|leaf| leaf.value.as_str()) else { continue };
+        if all.iter().any(|profile| profile.name == wanted) {
+            continue;
+        }
+        let mut problem = tree.origin(&key).problem(file, &key, format!("there is no profile `{wanted}`"));
+        problem.did_you_mean = closest(wanted, all.iter().map(|profile| profile.name.as_str()));
+        problems.push(problem);
     }
     problems
 }

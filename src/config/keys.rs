@@ -12,7 +12,7 @@ use super::sections;
 pub(super) const SHIPPED: &str = include_str!("../../config/ingestd.toml");
 
 /// Tables whose tables have names that are chosen: in patterns of keys the name is a star.
-const NAMED: [&str; 2] = ["storage", "minter"];
+const NAMED: [&str; 3] = ["storage", "minter", "feeds"];
 
 /// The name of the one that is there if a file has none.
 pub(super) const DEFAULT_NAME: &str = "default";
@@ -25,7 +25,7 @@ const SECRET: [&str; 6] =
     ["password", "secret_key", "access_key", "inventory.url", "api.tokens", "api.url_key"];
 
 /// What holds at once when the configuration is read again; the rest needs a restart. A star is all keys of a table.
-pub(super) const LIVE: [&str; 18] = [
+pub(super) const LIVE: [&str; 20] = [
     "pools.*",
     "supervision.*",
     "shutdown.*",
@@ -44,6 +44,8 @@ pub(super) const LIVE: [&str; 18] = [
     "access.rate",
     "log.filter",
     "log.throttle.*",
+    "workers.*",
+    "feeds.*",
 ];
 
 /// Sizes that their owner wants as a number: the loader makes one of them.

@@ -10,7 +10,7 @@ use crate::logs::LogSettings;
 use crate::traces::TraceSettings;
 
 /// The sections of the node itself; those that are named nowhere here are of the steps.
-const NODE: [&str; 6] = ["node", "pools", "queue", "supervision", "shutdown", "upkeep"];
+const NODE: [&str; 7] = ["node", "pools", "queue", "supervision", "shutdown", "upkeep", "workers"];
 
 /// Everything, typed; or why not.
 #[derive(Debug)]

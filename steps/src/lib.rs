@@ -13,6 +13,7 @@
 //! | digests: their names, and several of one stream | [`digest`] |
 //! | manifests of depositors | [`manifest`], and what a payload is: [`payload`] |
 //! | files over HTTP: which addresses, how long, how much, again | [`fetch`] |
+//! | where submissions come from by themselves | [`feed`] |
 //! | archives and bags | [`archive`], [`bag`] |
 //! | identifiers and who mints them | [`ark`], [`minter`] |
 //! | where objects are kept | [`storage`] |
@@ -28,6 +29,7 @@ pub mod ark;
 pub mod bag;
 pub mod digest;
 pub mod document;
+pub mod feed;
 pub mod fetch;
 pub mod inventory;
 pub mod mail;

@@ -15,7 +15,7 @@ use crate::minter::ezid::EzidConfig;
 use crate::storage::http::HttpSettings;
 use crate::storage::s3::S3Settings;
 use crate::urls::Urls;
-use crate::{archive, fetch, notify, provision, size};
+use crate::{archive, feed, fetch, notify, provision, size};
 
 /// All sections that are about the work of the states.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -35,6 +35,8 @@ pub struct Settings {
     pub inventory: Inventory,
     pub mail: Mail,
     pub access: Access,
+    /// Where submissions come from by themselves.
+    pub feeds: BTreeMap<String, feed::Feed>,
     /// How URLs of this node's own files are made; the node sets it. Absent: they are `file:` URLs, or not signed.
     #[serde(skip)]
     pub urls: Option<Urls>,
@@ -58,6 +60,7 @@ impl Default for Settings {
             inventory: Inventory::default(),
             mail: Mail::default(),
             access: Access::default(),
+            feeds: BTreeMap::new(),
             urls: None,
         }
     }

@@ -4,9 +4,11 @@
 
 mod access;
 mod batches;
+mod feeds;
 mod jobs;
 #[allow(
     dead_code,
+    unused_imports,
     clippy::wrong_self_convention,
     clippy::duration_suboptimal_units,
     reason = "the tests of the API use the rest"
@@ -16,6 +18,9 @@ mod kit;
 mod many;
 mod node;
 mod ran;
+#[path = "../kit/running.rs"]
+#[allow(dead_code, reason = "others use the rest of it")]
+mod running;
 mod submitting;
 mod terminal;
 mod tree;

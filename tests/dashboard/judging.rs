@@ -5,8 +5,10 @@ use serde_json::{Value, json};
 use super::browser::{Browser, ESCAPE, TAB};
 use super::kit::TestNode;
 
-const PAGES: [&str; 11] =
-    ["", "batches", "jobs", "failed", "holds", "access", "nodes", "tree", "restarts", "audit", "submit"];
+const PAGES: [&str; 12] = [
+    "", "batches", "jobs", "failed", "holds", "feeds", "access", "nodes", "tree", "restarts", "audit",
+    "submit",
+];
 
 /// What would betray itself if it ever became more than a text.
 const HOSTILE: &str = "<img src=x onerror=\"window.pwned=1\"><script>window.pwned=2</script>\"'><svg onload=window.pwned=3>{{7*7}}";
@@ -18,6 +20,7 @@ pub(crate) async fn an_empty_node_says_so_everywhere(browser: &Browser) {
         ("jobs", "No jobs."),
         ("failed", "No job has failed."),
         ("holds", "No collection is held."),
+        ("feeds", "There are no feeds"),
         ("access", "Nothing is being put together."),
         ("restarts", "Nothing was restarted."),
         ("job/jid0000000099", "jid0000000099"),

@@ -8,6 +8,7 @@ mod alone;
 mod changes;
 mod checks;
 mod ends;
+mod feeds;
 mod idle;
 mod killed;
 mod kit;

@@ -6,6 +6,7 @@ mod again;
 mod ending;
 mod errors;
 mod escalation;
+mod feeds;
 mod holds;
 mod kit;
 #[path = "../../../steps/tests/whole/made.rs"]

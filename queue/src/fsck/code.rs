@@ -126,6 +126,17 @@ codes! {
         "its data goes to the quarantine; the item fails, and can be requeued";
     AccessToken = "A02", Error, "an access item's token is missing or unreadable",
         "none: a person must look, and delete the item";
+
+    Feed = "F01", Error, "a feed's checkpoint is unreadable",
+        "its data goes to the quarantine; the feed is paused at its beginning, for a person to set the checkpoint";
+    FeedName = "F02", Error, "a feed has the name of another",
+        "none: a person must look, and forget the feed or set its name";
+    LastingWorker = "F03", Warn, "a worker belongs to no session, and is given feeds for ever",
+        "removed; what it held goes to the quarantine";
+    Assignment = "F04", Warn, "it cannot be read who is to consume which feeds",
+        "its data goes to the quarantine; the feeds are divided anew";
+    TooManyFeeds = "F05", Warn, "there are more feeds than 10,000",
+        "none: a person must look, and forget those that nobody consumes";
 }
 
 impl Code {

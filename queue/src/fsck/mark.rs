@@ -10,10 +10,12 @@ use super::finding::{Fix, Verdict};
 use super::reader::{Found, Reader, Seen};
 use crate::dialect::Dialect;
 use crate::error::Result;
+use crate::feeds::{MOST_FEEDS, Qid};
 use crate::ids::{Bid, Jid};
 use crate::map::{self, BatchNode, JobNode};
 use crate::nodes::{
-    AccessStatus, AccessToken, BatchStatus, Hold, JobStatus, LocalId, Node, Outgoing, Unreadable, read_id,
+    AccessStatus, AccessToken, AssignmentNode, BatchStatus, FeedNode, Hold, JobStatus, LocalId, Node,
+    Outgoing, Unreadable, read_id,
 };
 use crate::states::{AccessState, BatchState, JobState};
 
@@ -36,6 +38,12 @@ pub(super) enum Mark {
     Space,
     AccessStatus,
     AccessToken,
+    Feed,
+    /// The directory of feeds.
+    Feeds,
+    Worker,
+    /// What was said of who has which feeds.
+    Assignment,
 }
 
 /// A node as it was seen, with what it leads to.
@@ -157,9 +165,23 @@ pub(super) fn judge(view: &MarkView, context: &Context) -> Option<Verdict> {
             let fix = if empty { remove } else { Fix::Person("none: a person must look; it is not empty") };
             Some(verdict(Code::NotARef, what.clone(), fix).keeping(what, data.clone()))
         }
-        Mark::Lock | Mark::Slot if view.ephemeral => None,
+        Mark::Lock | Mark::Slot | Mark::Worker if view.ephemeral => None,
         Mark::Lock => Some(verdict(Code::LastingLock, format!("`{name}` belongs to no session"), remove)),
         Mark::Slot => Some(verdict(Code::LastingSlot, format!("`{name}` belongs to no session"), remove)),
+        Mark::Worker => put_away(Code::LastingWorker, format!("`{name}` belongs to no session")),
+        Mark::Feed => match feed(name, data) {
+            Ok(()) => None,
+            Err(Misfit::Name(what)) => {
+                Some(verdict(Code::FeedName, what, Fix::Person(Code::FeedName.repair())))
+            }
+            Err(Misfit::Unreadable(what)) => replace(Code::Feed, what, context.paused_feed().write(dialect)),
+        },
+        Mark::Feeds => {
+            let feeds = usize::try_from(view.children).unwrap_or(0);
+            let what = format!("{feeds} feeds, and {MOST_FEEDS} are the most");
+            let too_many = || verdict(Code::TooManyFeeds, what, Fix::Person(Code::TooManyFeeds.repair()));
+            (feeds > MOST_FEEDS).then(too_many)
+        }
         Mark::Uuid => put_away(Code::LostUuid, lost_batch(view, |_| true)?),
         Mark::Key => {
             let waits = |state| matches!(state, BatchState::Pending | BatchState::Held);
@@ -171,7 +193,11 @@ pub(super) fn judge(view: &MarkView, context: &Context) -> Option<Verdict> {
         }
         Mark::Date => put_away(Code::LostDate, lost_job(&view.leads_to, JobState::is_waiting)?),
         Mark::Reservation => put_away(Code::LocalId, reservation(view, data, dialect)?),
-        Mark::Hold if data.is_empty() => None,
+        Mark::Hold | Mark::Assignment if data.is_empty() => None,
+        Mark::Assignment => {
+            let Unreadable(why) = AssignmentNode::read(data).err()?;
+            replace(Code::Assignment, format!("it cannot be read: {why}"), bytes::Bytes::new())
+        }
         Mark::Hold => {
             let why = Hold::read(data).err()?;
             replace(
@@ -284,6 +310,19 @@ fn reservation(view: &MarkView, data: &[u8], dialect: Dialect) -> Option<String>
     }
 }
 
+/// Why a feed's node is not right.
+enum Misfit {
+    Unreadable(String),
+    Name(String),
+}
+
+fn feed(qid: &str, data: &[u8]) -> std::result::Result<(), Misfit> {
+    let feed = FeedNode::read(data)
+        .map_err(|Unreadable(why)| Misfit::Unreadable(format!("its checkpoint cannot be read: {why}")))?;
+    let fits = feed.name.is_empty() || Qid::of(&feed.name).to_string() == qid;
+    if fits { Ok(()) } else { Err(Misfit::Name(format!("`{}` is not what its name stands for", feed.name))) }
+}
+
 fn limit(data: &[u8]) -> std::result::Result<u32, String> {
     let parent: serde_json::Value = serde_json::from_slice(data).map_err(|error| error.to_string())?;
     let limit = parent.get("limit").and_then(serde_json::Value::as_u64);
@@ -378,6 +417,35 @@ mod tests {
         semaphore.children = 3;
         assert_eq!(code(&semaphore), Some("S02"));
         assert_eq!(code(&view(Mark::Semaphore, "/semaphores/x", "", LeadsTo::Nothing)), Some("S03"));
+    }
+
+    #[test]
+    fn a_feed_can_be_read_and_has_its_own_name() {
+        let qid = Qid::of("herbarium");
+        let feed = |data: &str| view(Mark::Feed, &map::feed(qid), data, LeadsTo::Nothing);
+        assert_eq!(code(&feed(r#"{"last":""}"#)), None);
+        assert_eq!(code(&feed(r#"{"last":"2026","name":"herbarium"}"#)), None);
+        assert_eq!(code(&feed(r#"{"last":"","name":"another"}"#)), Some("F02"));
+        let found = judge(&feed("garbage"), &Context::for_tests()).unwrap();
+        assert_eq!(found.code.text(), "F01");
+        let Fix::Write { data, .. } = &found.fix else { panic!("{found:?}") };
+        assert!(FeedNode::read(data).unwrap().paused.is_some() && found.keep.is_some());
+    }
+
+    #[test]
+    fn a_worker_goes_with_its_session_and_what_is_assigned_can_be_read() {
+        let mut worker = view(Mark::Worker, "/workers/worker-0000000001", "{}", LeadsTo::Nothing);
+        assert_eq!(code(&worker), Some("F03"));
+        worker.ephemeral = true;
+        assert_eq!(code(&worker), None);
+        let assigned = |data: &str| code(&view(Mark::Assignment, map::WORKERS, data, LeadsTo::Nothing));
+        assert_eq!((assigned(""), assigned(r#"{"assigned":{}}"#)), (None, None));
+        assert_eq!(assigned("[1]"), Some("F04"));
+        let mut feeds = view(Mark::Feeds, map::QUEUES, "", LeadsTo::Nothing);
+        feeds.children = 10_000;
+        assert_eq!(code(&feeds), None);
+        feeds.children += 1;
+        assert_eq!(code(&feeds), Some("F05"));
     }
 
     #[test]

@@ -15,6 +15,8 @@ use super::reader::Reader;
 use super::thing::Thing;
 use super::{Context, Counts, Observer, Progress, batch};
 use crate::error::Result;
+use crate::feeds::Qid;
+use crate::feeds::workers::is_worker;
 use crate::ids::{Aid, Bid, Jid};
 use crate::map::{self, AccessSize, QueueRef};
 use crate::states::{BatchList, JobState, States};
@@ -35,6 +37,8 @@ const TOPS: &[&str] = &[
     map::COMPONENTS,
     map::SEMAPHORES,
     map::QUARANTINE,
+    map::QUEUES,
+    map::WORKERS,
     // ZooKeeper's own.
     "/zookeeper",
 ];
@@ -227,8 +231,26 @@ impl<'a, 'o> Scan<'a, 'o> {
                 marks.push((Mark::Lock, size.lock(aid)));
             }
         }
+        self.feeds(&mut marks).await?;
         self.counts.quarantined = self.names(map::QUARANTINE).await?.len();
         self.look_at("marks", marks).await
+    }
+
+    /// Feeds, and those who consume them.
+    async fn feeds(&mut self, marks: &mut Vec<(Mark, String)>) -> Result<()> {
+        let is_feed = |name: &str| name.parse::<Qid>().is_ok();
+        let qids = self.known(map::QUEUES, Mark::Unknown, is_feed).await?;
+        for qid in qids.iter().filter_map(|name| name.parse::<Qid>().ok()) {
+            self.known(&map::feed(qid), Mark::Unknown, |name| matches!(name, "lock" | "ask")).await?;
+            marks.push((Mark::Feed, map::feed(qid)));
+            marks.push((Mark::Lock, map::feed_lock(qid)));
+        }
+        self.counts.feeds = qids.len();
+        marks.push((Mark::Feeds, map::QUEUES.to_owned()));
+        let workers = self.known(map::WORKERS, Mark::Unknown, is_worker).await?;
+        marks.extend(workers.iter().map(|name| (Mark::Worker, path::join(map::WORKERS, name))));
+        marks.push((Mark::Assignment, map::WORKERS.to_owned()));
+        Ok(())
     }
 
     async fn look_at(&mut self, stage: &'static str, marks: Vec<(Mark, String)>) -> Result<()> {

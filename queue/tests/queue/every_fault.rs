@@ -433,3 +433,80 @@ async fn a_collection_is_held_and_released_with_all_that_it_held() {
     // A second hold has another date of its own only if the clock moves, and it does not.
     through_every_fault(prepare, story).await;
 }
+
+/// Invariant: whatever breaks at whichever call, every item of a feed becomes exactly one batch, the checkpoint stands
+/// behind the last of them, and what was counted is true.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_feed_is_consumed_item_by_item() {
+    use crate::world::submission;
+    use ingest_queue::feeds::Qid;
+    async fn story(queue: Queue) -> Result<()> {
+        let qid = queue.make_feed("herbarium", "atom").await?.qid;
+        let mut lease = queue.acquire_feed(qid, WHO).await?;
+        // From the checkpoint on, and the last one again, as a source gives them.
+        let from = lease.last().parse::<usize>().unwrap_or(0);
+        for number in from..3 {
+            let (item, last) = (format!("item {number}"), number.to_string());
+            queue.take_item(&mut lease, &item, &last, &submission()).await?;
+        }
+        // One that becomes nothing: passed over once.
+        if lease.last() != "3" {
+            queue.move_feed(&mut lease, "3", 1).await?;
+        }
+        queue.release_feed(&mut lease).await?;
+        let feed = queue.feed(Qid::of("herbarium")).await?.node;
+        assert_eq!((feed.items, feed.skipped), (3, 1));
+        Ok(())
+    }
+    through_every_fault(nothing, story).await;
+}
+
+/// Invariant: what a person does to a feed is done once, and whoever consumes it has lost it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_feed_is_paused_set_back_and_resumed() {
+    use crate::world::submission;
+    use ingest_queue::feeds::Qid;
+    async fn prepare(queue: Queue) -> Result<()> {
+        let qid = queue.make_feed("herbarium", "atom").await?.qid;
+        let mut lease = queue.acquire_feed(qid, WHO).await?;
+        queue.take_item(&mut lease, "item", "1", &submission()).await.map(|_| ())
+    }
+    async fn story(queue: Queue) -> Result<()> {
+        let qid = Qid::of("herbarium");
+        queue.pause_feed(qid, "ann", "it moves").await?;
+        queue.reset_feed(qid, "0").await?;
+        queue.ask_feed(qid, "ann").await?;
+        queue.take_wish(qid).await?;
+        queue.resume_feed(qid).await?;
+        Ok(())
+    }
+    through_every_fault(prepare, story).await;
+}
+
+/// Invariant: feeds are divided among the workers that live, whatever breaks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn feeds_are_divided() {
+    use ingest_queue::feeds::Qid;
+    use ingest_queue::nodes::WorkerNode;
+    async fn story(queue: Queue) -> Result<()> {
+        let offers = ["a", "b", "c"].map(Qid::of).to_vec();
+        let worker = WorkerNode { offers, node: "one".into(), ..WorkerNode::default() };
+        let at = queue.register_worker(&worker).await?;
+        let name = Queue::worker_name(&at);
+        while let seen = queue.workers().await?
+            && let Some(shares) = seen.divided()
+        {
+            queue.assign_feeds(&seen, shares).await?;
+        }
+        assert_eq!(queue.workers().await?.share(&name).len(), 3);
+        // It leaves, so that the tree is the same whoever was the first.
+        let session = queue.session();
+        settle(session, || session.delete(at.as_str(), None))
+            .await
+            .answer
+            .or_else(|error| if error.kind() == ingest_store::Kind::NoNode { Ok(()) } else { Err(error) })?;
+        settle(session, || session.set(map::WORKERS, "", None)).await.answer?;
+        Ok(())
+    }
+    through_every_fault(nothing, story).await;
+}

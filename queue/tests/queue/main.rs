@@ -7,6 +7,7 @@ mod batches;
 mod dialect;
 mod every_fault;
 mod every_transition;
+mod feeds;
 mod holds;
 mod jobs;
 mod names;

@@ -42,6 +42,8 @@ struct Config {
     supervision: Option<node::Supervision>,
     shutdown: Option<node::Shutdown>,
     upkeep: Option<node::Upkeep>,
+    workers: Option<node::Workers>,
+    feeds: Option<BTreeMap<String, ingest_steps::feed::Feed>>,
     log: Option<LogSettings>,
     api: Option<ApiSettings>,
     traces: Option<TraceSettings>,
@@ -62,6 +64,7 @@ impl Config {
             supervision: self.supervision.take().unwrap(),
             shutdown: self.shutdown.take().unwrap(),
             upkeep: self.upkeep.take().unwrap(),
+            workers: self.workers.take().unwrap(),
         }
     }
 
@@ -83,6 +86,8 @@ impl Config {
             inventory: self.inventory.unwrap(),
             mail: self.mail.unwrap(),
             access: self.access.unwrap(),
+            // All of them are examples.
+            feeds: self.feeds.unwrap_or_default(),
             urls: None,
         }
     }
@@ -170,7 +175,11 @@ fn every_example_is_right_once_its_comment_marks_are_gone() {
             "[minter.ezid]",
             "[inventory]",
             "[inventory]",
-            "[mail.by.smtp]"
+            "[mail.by.smtp]",
+            "[feeds.scans]",
+            "[feeds.journal]",
+            "[feeds.repository]",
+            "[feeds.archive]"
         ]
     );
     assert_eq!(
@@ -203,6 +212,7 @@ fn the_examples_have_the_defaults_where_there_are_any() {
         assert_eq!(whole.minter, least.minter);
         assert_eq!(whole.inventory, least.inventory);
         assert_eq!(whole.mail, least.mail);
+        assert_eq!(whole.feeds, least.feeds);
     }
     let zookeeper = KEYS.key(&keys::split("store.engine.zookeeper.session_timeout"), None).unwrap();
     let default = ZookeeperConfig::new("zk");
@@ -235,6 +245,11 @@ fn what_is_absent_by_default_is_none_in_the_code() {
             "mail.by.smtp.port",
             "mail.by.smtp.user",
             "mail.by.smtp.password",
+            "feeds.*.type",
+            "feeds.*.type",
+            "feeds.*.set",
+            "feeds.*.type",
+            "feeds.*.type",
         ]
     );
 }
@@ -293,6 +308,7 @@ fn every_key_stands_in_the_file() {
         ("[supervision]", None),
         ("[shutdown]", None),
         ("[upkeep]", None),
+        ("[workers]", None),
         ("[log]", None),
         ("[log.throttle]", None),
         ("[api]", None),
@@ -318,12 +334,22 @@ fn every_key_stands_in_the_file() {
     assert_eq!(missing, [""; 0]);
     // And no section is left out here.
     for section in &sections {
-        let known = places.iter().any(|(header, _)| *header == section.header);
+        let is_feed = section.header.starts_with("[feeds.");
+        let known = is_feed || places.iter().any(|(header, _)| *header == section.header);
         assert!(known, "{} is looked at nowhere", section.header);
     }
     let steps = keys("", None);
     let all = places.map(|(header, _)| header.trim_matches(['[', ']']).split('.').next().unwrap_or_default());
-    assert!(steps.iter().all(|key| all.contains(&key.as_str())), "{steps:?}");
+    assert!(steps.iter().all(|key| key == "feeds" || all.contains(&key.as_str())), "{steps:?}");
+}
+
+/// Feeds have one list of keys for all kinds, so that it is the file that says which kind has which.
+#[test]
+fn every_key_of_a_feed_stands_in_the_file() {
+    let of_feeds: Vec<_> = KEYS.all.iter().filter(|key| key.pattern[0] == "feeds").collect();
+    for key in keys("[feeds.a]", None) {
+        assert!(of_feeds.iter().any(|known| known.pattern[2] == key), "{key} is not in the file");
+    }
 }
 
 #[test]

@@ -214,3 +214,34 @@ fn profiles_are_read_and_must_fit() {
         ]
     );
 }
+
+#[test]
+fn feeds_are_judged_one_by_one_and_together() {
+    let box_at = |name: &str, more: &str| {
+        format!(
+            "[feeds.{name}]\nkind = 'drop_box'\npath = 'in'\nprofile = 'demo_content'\nsubmitter = 's'\n{more}\n"
+        )
+    };
+    let told = |text: &str| Given::file(text).problems().join("\n");
+    let wrong = told(&box_at("scans", "reddy = 'stable'"));
+    assert!(wrong.contains("feeds.scans.reddy: unknown key; did you mean `ready`?"), "{wrong}");
+    let wrong = told("[feeds.a]\nkind = 'atom'\nprofile = 'demo_content'\nsubmitter = 's'");
+    assert!(wrong.contains("feeds.a.url: is missing"), "{wrong}");
+    let wrong = told("[feeds.a]\nprofile = 'demo_content'\nsubmitter = 's'");
+    assert!(
+        wrong.contains("feeds.a.kind: is missing: one of drop_box, atom, oai_pmh, resource_sync"),
+        "{wrong}"
+    );
+    let wrong = told(&box_at("scans", "url = 'http://a.org/'"));
+    assert!(wrong.contains("feeds.scans.url: unknown key of the kind `drop_box`"), "{wrong}");
+    let wrong = told(&box_at("scans", "policy = 'manual'"));
+    assert!(wrong.contains("needs `nodes`"), "{wrong}");
+    let wrong = told(&[box_at("a", ""), box_at("b", "")].concat());
+    assert!(wrong.contains("the feed `a` has the same directory"), "{wrong}");
+    let wrong = told(&box_at("scans", "").replace("demo_content", "demo_contents"));
+    assert!(wrong.contains("feeds.scans.profile: there is no profile `demo_contents`"), "{wrong}");
+    let wrong = told(&box_at("scans", "stable = '0s'"));
+    assert!(wrong.contains("feeds.scans.stable"), "{wrong}");
+    let right = box_at("scans", "policy = 'manual'\nnodes = ['node-1']");
+    assert_eq!(told(&right), "");
+}

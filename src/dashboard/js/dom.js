@@ -178,6 +178,7 @@ const ICONS = {
     ["circle", { cx: 12.5, cy: 12.6, r: 1.6, class: "stroke" }],
   ],
   restarts: [line("M13.5 8A5.5 5.5 0 1 1 11.6 3.8M13.6 1.8v3h-3")],
+  feeds: [line("M2.5 13.5h.01M2.5 8.5a5 5 0 0 1 5 5M2.5 3.5a10 10 0 0 1 10 10")],
   access: [line("M8 2v8M4.8 7 8 10.2 11.2 7M2.5 13.5h11")],
   submit: [line("M8 10.5v-8M4.8 5.6 8 2.4l3.2 3.2M2.5 13.5h11")],
   audit: [line("M4 1.8h6l2.5 2.5v9.9H4zM6 7h4.5M6 10h4.5")],

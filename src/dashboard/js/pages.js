@@ -6,6 +6,7 @@ import { batch } from "./pages/batch.js";
 import { jobs } from "./pages/jobs.js";
 import { job } from "./pages/job.js";
 import { failed } from "./pages/failed.js";
+import { feeds } from "./pages/feeds.js";
 import { holds } from "./pages/holds.js";
 import { nodes } from "./pages/nodes.js";
 import { tree } from "./pages/tree.js";
@@ -20,6 +21,7 @@ export const pages = [
   { name: "jobs", title: "Jobs", menu: "Jobs", icon: "jobs", key: "j", show: jobs },
   { name: "failed", title: "Failed jobs", menu: "Failed", icon: "failed", key: "f", role: "operator", show: failed },
   { name: "holds", title: "Holds", menu: "Holds", icon: "hold", key: "h", role: "operator", show: holds },
+  { name: "feeds", title: "Feeds", menu: "Feeds", icon: "feeds", key: "e", role: "operator", show: feeds },
   { name: "access", title: "Access", menu: "Access", icon: "access", key: "a", role: "operator", show: access },
   { name: "nodes", title: "Nodes and pools", menu: "Nodes", icon: "nodes", key: "n", role: "operator", show: nodes },
   { name: "tree", title: "Supervision", menu: "Supervision", icon: "tree", key: "t", role: "operator", show: tree },

@@ -25,6 +25,7 @@ mod expand_faults;
 #[path = "../minter/service.rs"]
 mod ezid;
 mod faults;
+mod feeds;
 mod fixture;
 #[allow(dead_code, reason = "each suite uses its part of it")]
 #[path = "../kit/mod.rs"]

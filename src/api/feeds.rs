@@ -1,0 +1,222 @@
+//! Feeds: how far each was consumed and by whom; paused, resumed, asked, set back, forgotten.
+//!
+//! What is done here holds for all nodes: it is done in the tree, and whoever consumes the feed sees it there.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use ingest_actors::feeds::board::Status;
+use ingest_queue::date::Date;
+use ingest_queue::feeds::workers::Workers;
+use ingest_queue::feeds::{Asked, Listed, Qid};
+use ingest_queue::holds::Was;
+use ingest_queue::queue::Queue;
+
+use super::app::App;
+use super::caller::{Admin, Operator};
+use super::problem::{Answer, Refusal};
+use super::read::{self, Body};
+use super::wire::{
+    FeedChanged, FeedConfigured, FeedHere, FeedLine, FeedList, FeedReset, Hold, Problem, ResetFeed, SetHold,
+    WorkerLine,
+};
+
+#[utoipa::path(get, path = "/api/v1/feeds", tag = "feeds", security(("token" = ["operator"])), responses(
+    (status = 200, body = FeedList),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Lists all feeds, and those who consume them
+pub(crate) async fn list(State(app): State<App>, _: Operator) -> Answer<Json<FeedList>> {
+    let queue = app.queue().await?;
+    let (listed, workers) = (queue.list_feeds().await?, queue.workers().await?);
+    let feeds = listed.iter().map(|one| line(&app, &queue, one, &workers)).collect();
+    let worker = |(name, worker): (&String, &ingest_queue::nodes::WorkerNode)| WorkerLine {
+        worker: name.clone(),
+        node: worker.node.clone(),
+        consumes: worker.queues.len(),
+        assigned: workers.share(name).len(),
+        offers: worker.offers.len(),
+    };
+    Ok(Json(FeedList { feeds, workers: workers.all.iter().map(worker).collect() }))
+}
+
+#[utoipa::path(get, path = "/api/v1/feeds/{feed}", tag = "feeds", security(("token" = ["operator"])), params(("feed" = String, Path)), responses(
+    (status = 200, body = FeedLine),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Shows a feed
+pub(crate) async fn show(
+    State(app): State<App>,
+    _: Operator,
+    Path(name): Path<String>,
+) -> Answer<Json<FeedLine>> {
+    let queue = app.queue().await?;
+    let listed = find(&queue, &name).await?;
+    let workers = queue.workers().await?;
+    Ok(Json(line(&app, &queue, &listed, &workers)))
+}
+
+/// By its name, or by its name in the tree.
+async fn find(queue: &Queue, name: &str) -> Answer<Listed> {
+    match queue.show_feed(name.parse().unwrap_or_else(|_| Qid::of(name))).await {
+        Err(ingest_queue::error::Error::NotFound(_)) => {
+            let shown: String = name.chars().take(64).collect();
+            Err(Refusal::not_found(format_args!("feed {}", shown.escape_debug())))
+        }
+        found => Ok(found?),
+    }
+}
+
+fn line(app: &App, queue: &Queue, listed: &Listed, workers: &Workers) -> FeedLine {
+    let (feed, name) = (&listed.feed, listed.feed.name());
+    let assigned = workers.assigned_to(feed.qid).and_then(|worker| workers.all.get(worker));
+    let house = app.node.house();
+    let configured =
+        house.life().and_then(|life| life.services().settings.feeds.get(&name).cloned()).map(|feed| {
+            FeedConfigured {
+                place: feed.kind.place(),
+                profile: feed.profile.clone(),
+                submitter: feed.submitter.clone(),
+                policy: feed.policy.name().to_owned(),
+            }
+        });
+    let owner = listed.owner.as_ref();
+    FeedLine {
+        qid: feed.qid.to_string(),
+        kind: feed.node.kind.clone(),
+        last: feed.node.last.clone(),
+        items: feed.node.items,
+        skipped: feed.node.skipped,
+        moved: feed.node.moved,
+        batch: feed.node.batch,
+        paused: feed.node.paused.as_ref().map(|hold| Hold {
+            name: name.clone(),
+            who: hold.who.clone(),
+            why: hold.why.clone(),
+            when: hold.when,
+        }),
+        node: owner.map(|owner| owner.node.clone()),
+        since: owner.and_then(|owner| owner.since),
+        assigned: assigned.map(|worker| worker.node.clone()),
+        trouble: listed.trouble().map(str::to_owned),
+        asked: listed.asked,
+        configured,
+        here: house.feeds.get(&name).map(|control| here(&control.status(), queue.now())),
+        name,
+    }
+}
+
+fn here(status: &Status, now: Date) -> FeedHere {
+    FeedHere {
+        doing: status.doing.name().to_owned(),
+        taken: status.taken,
+        known: status.known,
+        skipped: status.skipped,
+        errors: status.errors,
+        asked_at: status.asked,
+        caught_up: status.caught_up,
+        next: status.next,
+        lag_ms: u64::try_from(status.lag(now).as_millis()).unwrap_or(u64::MAX),
+    }
+}
+
+fn changed(listed: &Listed, was: &Was) -> Json<FeedChanged> {
+    Json(FeedChanged { name: listed.feed.name(), changed: *was == Was::Changed })
+}
+
+#[utoipa::path(post, path = "/api/v1/feeds/{feed}/pause", tag = "feeds", security(("token" = ["operator"])), params(("feed" = String, Path)), request_body = SetHold, responses(
+    (status = 200, body = FeedChanged),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Pauses a feed: nothing of it becomes a batch until it is resumed
+pub(crate) async fn pause(
+    State(app): State<App>,
+    Operator(caller): Operator,
+    Path(name): Path<String>,
+    Body(hold): Body<SetHold>,
+) -> Answer<Json<FeedChanged>> {
+    let (queue, reason) = (app.queue().await?, read::reason(&hold.reason)?);
+    let listed = find(&queue, &name).await?;
+    let was = queue.pause_feed(listed.feed.qid, &caller.name, reason).await?;
+    Ok(changed(&listed, &was))
+}
+
+#[utoipa::path(post, path = "/api/v1/feeds/{feed}/resume", tag = "feeds", security(("token" = ["operator"])), params(("feed" = String, Path)), responses(
+    (status = 200, body = FeedChanged),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Lets a feed go on where it stopped
+pub(crate) async fn resume(
+    State(app): State<App>,
+    _: Operator,
+    Path(name): Path<String>,
+) -> Answer<Json<FeedChanged>> {
+    let queue = app.queue().await?;
+    let listed = find(&queue, &name).await?;
+    let was = queue.resume_feed(listed.feed.qid).await?;
+    Ok(changed(&listed, &was))
+}
+
+#[utoipa::path(post, path = "/api/v1/feeds/{feed}/ask", tag = "feeds", security(("token" = ["operator"])), params(("feed" = String, Path)), responses(
+    (status = 200, body = FeedChanged),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Asks a feed now, on whatever node consumes it
+pub(crate) async fn ask(
+    State(app): State<App>,
+    Operator(caller): Operator,
+    Path(name): Path<String>,
+) -> Answer<Json<FeedChanged>> {
+    let queue = app.queue().await?;
+    let listed = find(&queue, &name).await?;
+    let asked = queue.ask_feed(listed.feed.qid, &caller.name).await?;
+    Ok(Json(FeedChanged { name: listed.feed.name(), changed: asked == Asked::Now }))
+}
+
+#[utoipa::path(post, path = "/api/v1/feeds/{feed}/reset", tag = "feeds", security(("token" = ["admin"])), params(("feed" = String, Path)), request_body = ResetFeed, responses(
+    (status = 200, body = FeedReset),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Sets the checkpoint of a feed. What lies behind it comes again
+pub(crate) async fn reset(
+    State(app): State<App>,
+    Admin(caller): Admin,
+    Path(name): Path<String>,
+    Body(asked): Body<ResetFeed>,
+) -> Answer<Json<FeedReset>> {
+    let queue = app.queue().await?;
+    let listed = find(&queue, &name).await?;
+    let name = listed.feed.name();
+    confirmed(&asked.confirm, &name)?;
+    if listed.feed.node.kind != "drop_box"
+        && let Err(why) = ingest_steps::feed::news::Checkpoint::read(&asked.last)
+    {
+        return Err(Refusal::field("last", why));
+    }
+    let before = queue.reset_feed(listed.feed.qid, &asked.last).await?;
+    tracing::info!(who = caller.name, feed = name, before, last = asked.last, "a checkpoint was set");
+    Ok(Json(FeedReset { name, before, last: asked.last }))
+}
+
+/// Whoever means it says the name again.
+fn confirmed(confirm: &str, name: &str) -> Answer<()> {
+    if confirm == name {
+        return Ok(());
+    }
+    Err(Refusal::field("confirm", format!("it cannot be taken back: say `{name}` if it is meant")))
+}
+
+#[utoipa::path(delete, path = "/api/v1/feeds/{feed}", tag = "feeds", security(("token" = ["admin"])), params(("feed" = String, Path)), responses(
+    (status = 200, body = FeedChanged),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Forgets a feed that nobody consumes any more, with its checkpoint
+pub(crate) async fn forget(
+    State(app): State<App>,
+    _: Admin,
+    Path(name): Path<String>,
+) -> Answer<Json<FeedChanged>> {
+    let queue = app.queue().await?;
+    let listed = find(&queue, &name).await?;
+    queue.forget_feed(listed.feed.qid).await?;
+    Ok(Json(FeedChanged { name: listed.feed.name(), changed: true }))
+}

@@ -1,0 +1,143 @@
+// Feeds: where submissions come from by themselves, how far they were consumed, and by whom.
+
+import { h, icon } from "../dom.js";
+import * as api from "../api.js";
+import { ask, field, reasonField } from "../dialogs.js";
+import { told } from "../notices.js";
+import { duration, number } from "../format.js";
+import { section, table, text, when } from "../table.js";
+
+export function feeds(view) {
+  const { app } = view;
+  const all = table({
+    caption: "Feeds",
+    keyOf: ({ name }) => name,
+    empty: "There are no feeds: the configuration has none.",
+    columns: [
+      {
+        title: "Feed",
+        cell: ({ name, kind, configured }) => [
+          h("strong.text", name),
+          h("span.tag", kind),
+          configured ? h("span.hint.text", configured.place) : null,
+        ],
+      },
+      { title: "Now", cell: state },
+      { title: "Node", cell: ({ node, since }) => (node ? [text(node), " ", when(since)] : h("span.none", "–")) },
+      {
+        title: "Items",
+        cell: ({ items, skipped }) => [
+          number(items),
+          skipped > 0 ? h("span.hint", `${number(skipped)} passed over`) : null,
+        ],
+        isNumber: true,
+      },
+      {
+        title: "Checkpoint",
+        cell: ({ last, moved }) => [last ? text(last) : h("span.none", "the beginning"), " ", moved ? when(moved) : null],
+        isWide: true,
+      },
+      { title: "Lag", cell: ({ here }) => (here ? duration(here.lag_ms) : h("span.none", "–")), isNumber: true },
+      { title: "Actions", isBare: true, cell: (feed) => actions(app, feed, () => reader.now()) },
+    ],
+  });
+  const workers = table({
+    caption: "Nodes that consume feeds",
+    keyOf: ({ worker }) => worker,
+    empty: "No node consumes feeds.",
+    columns: [
+      { title: "Node", cell: ({ node }) => h("strong.text", node) },
+      { title: "Consumes", cell: ({ consumes }) => number(consumes), isNumber: true },
+      { title: "Assigned", cell: ({ assigned }) => number(assigned), isNumber: true },
+      { title: "Could", cell: ({ offers }) => number(offers), isNumber: true },
+      { title: "Worker", cell: ({ worker }) => h("code", worker) },
+    ],
+  });
+  view.content.append(section("Feeds", all.element), section("Nodes that consume feeds", workers.element));
+  const reader = view.reads(
+    async (signal) => {
+      const now = await api.get("/feeds", signal);
+      all.show(now.feeds);
+      workers.show(now.workers);
+    },
+    { on: ["nodes", "batches", "beat"], pause: 1_000 },
+  );
+}
+
+function state({ paused, trouble, node }) {
+  if (paused) {
+    return [
+      h("span.state.is-held", icon("held"), "paused"),
+      h("span.hint.text", `by ${paused.who}${paused.why ? `: ${paused.why}` : ""}`),
+    ];
+  }
+  if (trouble) {
+    return [h("span.state.is-failed", icon("failed"), "failing"), h("span.hint.text", trouble)];
+  }
+  return node
+    ? h("span.state.is-completed", icon("completed"), "consumed")
+    : h("span.state.is-pending", icon("pending"), "waiting");
+}
+
+function actions(app, { name, paused, last }, again) {
+  const button = (label, title, act) =>
+    h("button", { type: "button", "aria-label": `${title} ${name}`, onclick: act }, label);
+  const path = `/feeds/${api.part(name)}`;
+  const done = (words, already) => (answer) => {
+    told(`${name} ${answer.changed === false ? already : words}.`);
+    again();
+  };
+  const pause = () =>
+    ask({
+      title: `Pause ${name}`,
+      confirm: "Pause",
+      text: "Nothing of it becomes a batch, on any node, until it is resumed.",
+      fields: [reasonField()],
+      act: async ({ reason }) =>
+        done("is paused now", "was paused already")(await api.post(`${path}/pause`, { reason: reason || undefined })),
+    });
+  const resume = () =>
+    ask({
+      title: `Resume ${name}`,
+      confirm: "Resume",
+      text: "It goes on where it stopped.",
+      fields: [],
+      act: async () => done("goes on", "was not paused")(await api.post(`${path}/resume`, {})),
+    });
+  const askNow = () =>
+    ask({
+      title: `Ask ${name} now`,
+      confirm: "Ask",
+      text: "The node that consumes it asks the source at once.",
+      fields: [],
+      act: async () => done("is asked now", "is about to be asked already")(await api.post(`${path}/ask`, {})),
+    });
+  const reset = () =>
+    ask({
+      title: `Set the checkpoint of ${name}`,
+      confirm: "Set",
+      text: "What lies behind it comes again. Items whose batches are gone from the tree are submitted again.",
+      fields: [
+        field(
+          "Checkpoint",
+          h("input", { name: "last", value: last, autocomplete: "off", spellcheck: "false" }),
+          "A date, or one as it stands here; empty: from the beginning.",
+        ),
+        field(
+          "The feed's name",
+          h("input", { name: "confirm", required: true, autocomplete: "off", spellcheck: "false" }),
+          "Again, because it is meant.",
+        ),
+      ],
+      act: async ({ last: to, confirm }) =>
+        done("goes on at its new checkpoint")(
+          await api.post(`${path}/reset`, { last: (to ?? "").trim(), confirm: confirm.trim() }),
+        ),
+    });
+  return h(
+    "div.actions",
+    paused ? button("Resume…", "Resume", resume) : button("Pause…", "Pause", pause),
+    paused ? null : button("Ask…", "Ask", askNow),
+    app.may("admin") ? button("Set back…", "Set the checkpoint of", reset) : null,
+  );
+}

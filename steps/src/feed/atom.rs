@@ -1,0 +1,213 @@
+//! Atom (RFC 4287), in pages or archives (RFC 5005).
+//!
+//! An entry is an item for each time that it was `updated`. Its payload is what its `enclosure` links lead to, else its
+//! content's `src`, else its `alternate` link; `length` and `hash` of a link are what the payload is compared with. Feeds
+//! list the newest first and lead to older ones by `next` or `prev-archive`: as long as a page is in that order, those behind
+//! the first that is too old are not read.
+//!
+//! **When things break.** An entry without id or date cannot be told from others: it is left out, and told. Entries that are
+//! taken out of a feed between two of its pages may hide others; archives have no such gaps.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use ingest_queue::date::Date;
+use ingest_queue::ids::Bid;
+use url::Url;
+
+use super::news::{self, Gather, Seen};
+use super::pages::{Pages, digest, wrong};
+use super::settings::Web;
+use super::xml::{self, Element};
+use super::{Item, News, Payload, Source, What};
+use crate::fetch::Fetcher;
+use crate::outcome::{Cancel, Failure, Result};
+
+#[derive(Debug)]
+pub struct Atom {
+    fetcher: Arc<Fetcher>,
+    web: Arc<Web>,
+    seen: Seen,
+}
+
+/// What stands on a page.
+#[derive(Debug, Default)]
+struct Page {
+    entries: Vec<Item>,
+    /// Entries that cannot be used.
+    odd: usize,
+    older: Option<Url>,
+}
+
+impl Atom {
+    pub fn new(fetcher: Arc<Fetcher>, web: Arc<Web>) -> Self {
+        Self { fetcher, web, seen: Seen::default() }
+    }
+
+    async fn news(&mut self, last: &str, cancel: &Cancel) -> Result<News> {
+        let mut gather = Gather::new(last, self.web.overlap, &mut self.seen).map_err(Failure::fail)?;
+        let mut pages = Pages::new(&self.fetcher, self.web.max_pages);
+        let mut next = Some(self.web.url.clone());
+        while let Some(url) = next.take() {
+            let document = pages.get(&url, cancel).await?;
+            let page = page(&document, &url).map_err(wrong(&url))?;
+            if page.odd > 0 {
+                tracing::warn!(odd = page.odd, "entries without id or date cannot be used");
+            }
+            next = page.older.filter(|_| !is_behind(&page.entries, gather.from()));
+            page.entries.into_iter().for_each(|entry| gather.add(entry));
+        }
+        Ok(gather.finish())
+    }
+}
+
+/// Whether what follows a page is too old: it is in order, and its end is.
+fn is_behind(entries: &[Item], from: Option<Date>) -> bool {
+    let (Some(from), Some(oldest)) = (from, entries.last().and_then(|entry| entry.date)) else {
+        return false;
+    };
+    entries.is_sorted_by(|newer, older| newer.date >= older.date) && oldest < from
+}
+
+fn page(document: &[u8], url: &Url) -> Result<Page, String> {
+    let mut page = Page::default();
+    let mut root = None;
+    xml::read(document, &["entry", "link"], |element| {
+        match element.name.as_str() {
+            name if root.is_none() => root = Some(name.to_owned()),
+            "entry" => match entry(&element, url) {
+                Some(entry) => page.entries.push(entry),
+                None => page.odd += 1,
+            },
+            _ => {
+                let leads = matches!(element.attribute("rel"), Some("next" | "prev-archive"));
+                if let (true, Some(href)) = (leads && page.older.is_none(), element.attribute("href")) {
+                    page.older = Some(web_url(url, href)?);
+                }
+            }
+        }
+        Ok(())
+    })?;
+    match root.as_deref() {
+        Some("feed") => Ok(page),
+        other => Err(format!("it is `{}`, and no Atom feed", other.unwrap_or_default())),
+    }
+}
+
+/// An address on the web, as it stands in a document.
+pub(super) fn web_url(base: &Url, href: &str) -> Result<Url, String> {
+    let url = base.join(href.trim()).map_err(|error| format!("`{href:.200}`: {error}"))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(format!("`{href:.200}` leads out of the web"));
+    }
+    Ok(url)
+}
+
+fn entry(entry: &Element, base: &Url) -> Option<Item> {
+    let id = entry.text_of("id")?;
+    let updated = entry.text_of("updated")?;
+    let date = news::time(updated)?;
+    let what = match payloads(entry, base) {
+        Ok(payloads) if payloads.is_empty() => What::Nothing("it leads to no payload".into()),
+        Ok(payloads) => What::Payload(payloads),
+        Err(why) => What::Nothing(why),
+    };
+    let text = |name| entry.text_of(name).map(str::to_owned);
+    Some(Item {
+        date: Some(date),
+        local_id: Some(id.to_owned()),
+        title: text("title"),
+        creator: entry.child("author").and_then(|author| author.text_of("name")).map(str::to_owned),
+        when: text("published"),
+        ..Item::new(format!("{id} {date}"), what)
+    })
+}
+
+fn payloads(entry: &Element, base: &Url) -> Result<Vec<Payload>, String> {
+    let of = |rel: &str| {
+        let links = entry.all("link").filter(|link| link.attribute("rel").unwrap_or("alternate") == rel);
+        links.filter_map(|link| link.attribute("href").map(|href| payload(link, href, base))).collect()
+    };
+    let enclosures: Vec<_> = of("enclosure");
+    if !enclosures.is_empty() {
+        return enclosures.into_iter().collect();
+    }
+    if let Some(content) = entry.child("content")
+        && let Some(src) = content.attribute("src")
+    {
+        return Ok(vec![payload(content, src, base)?]);
+    }
+    let alternates: Vec<_> = of("alternate");
+    alternates.into_iter().take(1).collect()
+}
+
+fn payload(link: &Element, href: &str, base: &Url) -> Result<Payload, String> {
+    let size = link.attribute("length").and_then(|length| length.trim().parse().ok());
+    let digest = link.attribute("hash").and_then(digest);
+    Ok(Payload { size, digest, ..Payload::at(web_url(base, href)?) })
+}
+
+impl Source for Atom {
+    fn ask<'a>(&'a mut self, last: &'a str, cancel: &'a Cancel) -> BoxFuture<'a, Result<News>> {
+        self.news(last, cancel).boxed()
+    }
+
+    fn taken<'a>(&'a mut self, item: &'a Item, _: Option<Bid>) -> BoxFuture<'a, Result<()>> {
+        self.seen.add(item);
+        std::future::ready(Ok(())).boxed()
+    }
+
+    fn interval(&self) -> Option<Duration> {
+        Some(self.web.interval)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn base() -> Url {
+        Url::parse("https://example.org/feeds/a").unwrap()
+    }
+
+    fn of(entry: &str) -> Item {
+        let text = format!(
+            "<feed xmlns=\"http://www.w3.org/2005/Atom\"><entry><id>urn:1</id>\
+             <updated>2026-01-01T00:00:00Z</updated>{entry}</entry></feed>"
+        );
+        page(text.as_bytes(), &base()).unwrap().entries.remove(0)
+    }
+
+    #[test]
+    fn an_entry_leads_to_its_payload() {
+        let hash = "b".repeat(64);
+        let item = of(&format!(
+            "<title>A &amp; B</title><author><name>Ann</name></author><link href=\"page.html\"/>\
+             <link rel=\"enclosure\" href=\"../files/a%20b.zip\" length=\"12\" hash=\"sha-256:{hash}\"/>"
+        ));
+        assert_eq!((item.title.as_deref(), item.creator.as_deref()), (Some("A & B"), Some("Ann")));
+        assert_eq!(item.id, "urn:1 2026-01-01T00:00:00.000Z");
+        let What::Payload(payloads) = item.what else { panic!("{item:?}") };
+        assert_eq!(payloads[0].url.as_str(), "https://example.org/files/a%20b.zip");
+        assert_eq!((payloads[0].size, payloads[0].digest.as_ref().unwrap().hex()), (Some(12), hash.as_str()));
+    }
+
+    #[test]
+    fn without_an_enclosure_it_is_the_content_or_the_page() {
+        let url = |item: Item| match item.what {
+            What::Payload(payloads) => payloads[0].url.to_string(),
+            other => format!("{other:?}"),
+        };
+        assert!(url(of("<link href=\"x\"/><content src=\"c\"/>")).ends_with("/feeds/c"));
+        assert!(url(of("<link href=\"x\"/>")).ends_with("/feeds/x"));
+        assert!(url(of("")).contains("no payload"));
+        assert!(url(of("<link rel=\"enclosure\" href=\"file:///etc/passwd\"/>")).contains("out of the web"));
+    }
+
+    #[test]
+    fn what_is_no_feed_is_refused() {
+        assert!(page(b"<rss><channel/></rss>", &base()).unwrap_err().contains("`rss`"));
+    }
+}

@@ -1,0 +1,244 @@
+//! What is new, in order. Pure.
+//!
+//! Items of the web have a time and an id, and are consumed in that order. The checkpoint is the last that was consumed:
+//! `2026-11-17T07:00:00.000Z ID`. Sources list in any order, repeat themselves, and publish late; so what is asked for
+//! is everything since the checkpoint less the overlap, in whatever order it comes; what was consumed already is left out;
+//! and of the rest the oldest come first, so many at a time.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ingest_queue::date::Date;
+
+use super::{Item, News};
+
+/// So many items are held in memory: the oldest.
+pub const MOST: usize = 50_000;
+
+/// The checkpoint of a source on the web.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Checkpoint {
+    pub date: Date,
+    pub id: String,
+}
+
+impl Checkpoint {
+    /// `None`: nothing was consumed. A bare date is one, too: what a person sets.
+    pub fn read(last: &str) -> Result<Option<Self>, String> {
+        if last.is_empty() {
+            return Ok(None);
+        }
+        let (date, id) = last.split_once(' ').unwrap_or((last, ""));
+        let date = time(date).ok_or_else(|| {
+            format!("the checkpoint `{last}` is not a date and an id: set it to a date, or to nothing")
+        })?;
+        Ok(Some(Self { date, id: id.to_owned() }))
+    }
+
+    pub fn write(&self) -> String {
+        // One line: an id may be anything.
+        let id: String = self.id.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        format!("{} {id}", self.date).trim_end().to_owned()
+    }
+}
+
+/// A date as feeds write it: with or without a time, seconds, or their fractions.
+pub fn time(text: &str) -> Option<Date> {
+    let text = text.trim();
+    let day = |text: &str| text.parse::<jiff::civil::Date>().ok();
+    if text.len() == 10 {
+        return day(text).and_then(|_| format!("{text}T00:00:00Z").parse().ok());
+    }
+    text.parse().ok().or_else(|| {
+        // `2026-11-17T07:00Z`, `2026-11-17T07:00+01:00`.
+        let (minute, zone) = (text.get(..16)?, text.get(16..)?);
+        format!("{minute}:00{zone}").parse().ok()
+    })
+}
+
+/// What a source has given out, as far as it may come again.
+#[derive(Debug, Default)]
+pub struct Seen(BTreeMap<String, Date>);
+
+impl Seen {
+    pub fn add(&mut self, item: &Item) {
+        self.0.insert(item.id.clone(), item.date.unwrap_or(Date::from_millis(i64::MAX)));
+    }
+
+    /// Forgets what cannot come again.
+    fn forget(&mut self, before: Date) {
+        self.0.retain(|_, date| *date >= before);
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Gathers what a source lists.
+#[derive(Debug)]
+pub struct Gather<'s> {
+    last: Option<Checkpoint>,
+    from: Option<Date>,
+    seen: &'s Seen,
+    most: usize,
+    kept: BTreeMap<(Date, String), Item>,
+    more: bool,
+}
+
+impl<'s> Gather<'s> {
+    pub fn new(last: &str, overlap: Duration, seen: &'s mut Seen) -> Result<Self, String> {
+        Self::at_most(last, overlap, seen, MOST)
+    }
+
+    pub fn at_most(last: &str, overlap: Duration, seen: &'s mut Seen, most: usize) -> Result<Self, String> {
+        let last = Checkpoint::read(last)?;
+        let millis = i64::try_from(overlap.as_millis()).unwrap_or(i64::MAX);
+        let from = last.as_ref().map(|last| Date::from_millis(last.date.millis().saturating_sub(millis)));
+        if let Some(from) = from {
+            seen.forget(from);
+        }
+        Ok(Self { last, from, seen, most, kept: BTreeMap::new(), more: false })
+    }
+
+    /// What is older is of no interest; `None`: everything is.
+    pub fn from(&self) -> Option<Date> {
+        self.from
+    }
+
+    /// What the source lists. An item without a date may be new at any time: it is never too old.
+    pub fn add(&mut self, item: Item) {
+        let at = item.date.or_else(|| self.last.as_ref().map(|last| last.date));
+        let at = at.unwrap_or(Date::from_millis(0));
+        if self.from.is_some_and(|from| at < from) || self.seen.0.contains_key(&item.id) {
+            return;
+        }
+        self.kept.insert((at, item.id.clone()), item);
+        if self.kept.len() > self.most {
+            self.kept.pop_last();
+            self.more = true;
+        }
+    }
+
+    /// All of it, in order, each with the checkpoint behind it. The checkpoint never goes back.
+    pub fn finish(self) -> News {
+        let mut last = self.last;
+        let mut items = Vec::with_capacity(self.kept.len());
+        for ((date, id), mut item) in self.kept {
+            let here = Checkpoint { date, id };
+            if last.as_ref().is_none_or(|last| *last < here) {
+                last = Some(here);
+            }
+            item.last = last.as_ref().map(Checkpoint::write).unwrap_or_default();
+            items.push(item);
+        }
+        News { items, more: self.more }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::What;
+    use super::*;
+
+    fn item(second: u64, id: &str) -> Item {
+        let date = Some(Date::from_millis(i64::try_from(second).unwrap() * 1_000));
+        Item { date, ..Item::new(id, What::Nothing(String::new())) }
+    }
+
+    fn ids(news: &News) -> Vec<&str> {
+        news.items.iter().map(|item| item.id.as_str()).collect()
+    }
+
+    #[test]
+    fn dates_are_read_as_feeds_write_them() {
+        let millis = |text| time(text).map(Date::millis);
+        assert_eq!(millis("1970-01-02"), Some(86_400_000));
+        assert_eq!(millis("1970-01-01T00:01Z"), Some(60_000));
+        assert_eq!(millis("1970-01-01T01:01+01:00"), Some(60_000));
+        assert_eq!(millis(" 1970-01-01T00:00:01.5Z\n"), Some(1_500));
+        for bad in ["", "yesterday", "1970-13-01", "1970-01-01T00", "üüüüüüüüüü"] {
+            assert_eq!(millis(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_is_a_date_and_an_id() {
+        let last = Checkpoint { date: Date::from_millis(1_000), id: "urn:a b".into() };
+        assert_eq!(last.write(), "1970-01-01T00:00:01.000Z urn:a b");
+        assert_eq!(Checkpoint::read(&last.write()), Ok(Some(last)));
+        assert_eq!(Checkpoint::read(""), Ok(None));
+        assert_eq!(Checkpoint::read("1970-01-02").unwrap().unwrap().id, "");
+        assert!(Checkpoint::read("what").unwrap_err().contains("`what`"));
+    }
+
+    #[test]
+    fn the_oldest_come_first_and_those_that_were_consumed_not_again() {
+        let mut seen = Seen::default();
+        let mut gather = Gather::at_most("", Duration::ZERO, &mut seen, 2).unwrap();
+        for (second, id) in [(3, "c"), (1, "a"), (2, "b"), (1, "a")] {
+            gather.add(item(second, id));
+        }
+        let news = gather.finish();
+        assert_eq!((ids(&news), news.more), (vec!["a", "b"], true));
+        assert_eq!(news.items[1].last, "1970-01-01T00:00:02.000Z b");
+        news.items.iter().for_each(|item| seen.add(item));
+        let mut gather = Gather::at_most(&news.items[1].last, Duration::ZERO, &mut seen, 2).unwrap();
+        for (second, id) in [(3, "c"), (1, "a"), (2, "b"), (2, "aa")] {
+            gather.add(item(second, id));
+        }
+        // `aa` was published late, and is as old as the checkpoint: it is not lost.
+        let news = gather.finish();
+        assert_eq!((ids(&news), news.more), (vec!["aa", "c"], false));
+        assert_eq!(news.items[0].last, "1970-01-01T00:00:02.000Z b");
+        assert_eq!(news.items[1].last, "1970-01-01T00:00:03.000Z c");
+    }
+
+    #[test]
+    fn what_is_published_late_is_found_within_the_overlap() {
+        let mut seen = Seen::default();
+        let last = "1970-01-01T00:01:40.000Z x";
+        let mut gather = Gather::at_most(last, Duration::from_mins(1), &mut seen, 9).unwrap();
+        for (second, id) in [(39, "too old"), (40, "late"), (100, "new")] {
+            gather.add(item(second, id));
+        }
+        assert_eq!(ids(&gather.finish()), ["late", "new"]);
+    }
+
+    proptest! {
+        /// However a source lists, and however often it is asked in between: every item is given out once, and the
+        /// checkpoint only goes forward.
+        #[test]
+        fn every_item_is_given_out_once(
+            seconds in prop::collection::vec(0..20_u64, 0..40), most in 1..7_usize, overlap in 0..30_u64,
+        ) {
+            let (mut seen, mut last, mut found) = (Seen::default(), String::new(), Vec::new());
+            loop {
+                let overlap = Duration::from_secs(overlap);
+                let mut gather = Gather::at_most(&last, overlap, &mut seen, most).unwrap();
+                for (number, second) in seconds.iter().enumerate() {
+                    gather.add(item(*second, &number.to_string()));
+                }
+                let news = gather.finish();
+                for item in &news.items {
+                    seen.add(item);
+                    let before = Checkpoint::read(&last).unwrap();
+                    prop_assert!(before <= Checkpoint::read(&item.last).unwrap());
+                    last.clone_from(&item.last);
+                    found.push(item.id.parse::<usize>().unwrap());
+                }
+                if !news.more {
+                    break;
+                }
+            }
+            found.sort_unstable();
+            prop_assert_eq!(found, (0..seconds.len()).collect::<Vec<_>>());
+        }
+    }
+}

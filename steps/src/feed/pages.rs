@@ -1,0 +1,73 @@
+//! Documents of a source, one after the other, so many at the most.
+//!
+//! They are fetched as payloads are: by the same rules of addresses, limits and retries.
+//!
+//! **When things break.** A page that leads to one that was read in the same round, or to more pages than make sense,
+//! would be read for ever: the round fails with that reason, and nothing of it is consumed.
+
+use std::collections::HashSet;
+
+use bytes::Bytes;
+use url::Url;
+
+use crate::digest::Digest;
+use crate::fetch::{Fetcher, redacted};
+use crate::outcome::{Cancel, Failure, Result};
+
+/// The largest document.
+pub const LARGEST: u64 = 32 << 20;
+
+/// The documents of one round.
+#[derive(Debug)]
+pub struct Pages<'f> {
+    fetcher: &'f Fetcher,
+    most: usize,
+    read: HashSet<String>,
+}
+
+impl<'f> Pages<'f> {
+    pub fn new(fetcher: &'f Fetcher, most: usize) -> Self {
+        Self { fetcher, most, read: HashSet::new() }
+    }
+
+    pub async fn get(&mut self, url: &Url, cancel: &Cancel) -> Result<Bytes> {
+        let shown = redacted(url);
+        if !self.read.insert(url.as_str().to_owned()) {
+            return Err(Failure::later(format!("{shown}: the pages lead in a circle")));
+        }
+        if self.read.len() > self.most {
+            let why = format!("more than {} pages (`max_pages`)", self.most);
+            return Err(Failure::later(format!("{shown}: {why}")));
+        }
+        self.fetcher.get_small(url, LARGEST, cancel).await
+    }
+}
+
+/// What is wrong with a document, with where it is.
+pub fn wrong(url: &Url) -> impl Fn(String) -> Failure {
+    let shown = redacted(url);
+    move |why| Failure::later(format!("{shown}: {why}"))
+}
+
+/// Digests as feeds announce them: `sha-256:0123… md5:4567…`. The strongest that can be read.
+pub fn digest(text: &str) -> Option<Digest> {
+    let one = |part: &str| {
+        let (algorithm, value) = part.split_once(':')?;
+        Digest::new(algorithm.parse().ok()?, value).ok()
+    };
+    text.split_whitespace().filter_map(one).max_by_key(Digest::algorithm)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::digest::Algorithm;
+
+    #[test]
+    fn the_strongest_digest_that_can_be_read_counts() {
+        let (md5, sha) = (format!("md5:{}", "a".repeat(32)), format!("sha-256:{}", "b".repeat(64)));
+        assert_eq!(digest(&format!("{md5} {sha}")).unwrap().algorithm(), Algorithm::Sha256);
+        assert_eq!(digest(&format!("whirlpool:12 {md5}")).unwrap().algorithm(), Algorithm::Md5);
+        assert_eq!(digest("md5:short nonsense"), None);
+    }
+}
