@@ -183,7 +183,7 @@ fn every_example_is_right_once_its_comment_marks_are_gone() {
         ]
     );
     assert_eq!(
-        absent, 17,
+        absent, 22,
         "three in the file, one in the queue, one of traces, three of the API, and those of the examples"
     );
 }
