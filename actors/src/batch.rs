@@ -12,9 +12,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ingest_queue::batches::{BatchLease, Ended};
+use ingest_queue::date::Date;
 use ingest_queue::error::Error;
 use ingest_queue::ids::Bid;
+use ingest_queue::journal::Begin;
 use ingest_queue::map::{self, BatchNode};
+use ingest_queue::plan::batch::Batch;
 use ingest_queue::states::{BatchList, BatchState, States as _};
 use ingest_steps::outcome::{Cancel, Failure, Progress};
 use ingest_steps::step::expand::{self, Expansion};
@@ -79,6 +82,8 @@ pub(crate) struct State {
     timer: Option<Task>,
     /// A look is on its way. However much is said before it comes, it is one look.
     looks: bool,
+    /// The one with the same key that it waits for, until that was said.
+    behind: Option<Bid>,
 }
 
 /// What a look has led to.
@@ -109,6 +114,7 @@ impl Actor for BatchActor {
             paused: None,
             timer: None,
             looks: false,
+            behind: None,
         })
     }
 
@@ -209,7 +215,8 @@ impl State {
             return Ok(Look::Wait);
         }
         match batch.state() {
-            BatchState::Pending | BatchState::Reporting | BatchState::UpdateReporting => self.act().await,
+            BatchState::Pending | BatchState::Held => self.waits(&batch).await,
+            BatchState::Reporting | BatchState::UpdateReporting => self.act().await,
             BatchState::Processing => {
                 if queue.expansion(bid).await?.is_none_or(|expansion| !expansion.done) {
                     return self.act().await;
@@ -227,6 +234,27 @@ impl State {
                 if owes { self.act().await } else { Ok(Look::Nothing) }
             }
             _ => Ok(Look::Nothing),
+        }
+    }
+
+    /// It is not expanded: now, at its date, when the one before it has ended, or not any more.
+    async fn waits(&mut self, batch: &Batch) -> Result<Look, Error> {
+        let queue = self.setup.life.queue.clone();
+        let left = |date: Date| Look::Later(queue.now().until(date));
+        match queue.may_begin(batch).await? {
+            Begin::Now | Begin::Expired(_) => self.act().await,
+            Begin::NotBefore(date) | Begin::Until(Some(date)) => Ok(left(date)),
+            Begin::Until(None) => Ok(Look::Nothing),
+            Begin::Behind(first, until) => {
+                // Told once for each that is before it: the answer is a look, and then its events are.
+                if self.behind.replace(first) != Some(first) {
+                    let behind = batches::Message::Behind { first, bid: self.setup.bid };
+                    let _ = self.setup.batches.cast(behind);
+                    return Ok(Look::Wait);
+                }
+                self.behind = None;
+                Ok(until.map_or(Look::Wait, left))
+            }
         }
     }
 
@@ -303,7 +331,16 @@ impl State {
         let life = self.setup.life.clone();
         let (queue, services) = (&life.queue, life.services());
         match lease.batch().state() {
-            BatchState::Pending | BatchState::Processing => {
+            BatchState::Pending | BatchState::Held | BatchState::Processing => {
+                match queue.may_begin(lease.batch()).await? {
+                    Begin::Now => {}
+                    Begin::Expired(date) => {
+                        queue.expire_batch(lease, date).await?;
+                        tracing::warn!(%date, "it has expired");
+                        return Ok(Look::Again);
+                    }
+                    _ => return Ok(Look::Again),
+                }
                 if lease.batch().state() == BatchState::Processing
                     && queue.expansion(lease.bid()).await?.is_some_and(|expansion| expansion.done)
                 {

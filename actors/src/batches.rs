@@ -12,6 +12,7 @@ use futures::stream::{self, StreamExt as _};
 use ingest_queue::error::Error;
 use ingest_queue::ids::Bid;
 use ingest_queue::map;
+use ingest_queue::states::BatchState;
 use ingest_store::recipes::look;
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::time::Instant;
@@ -36,6 +37,11 @@ pub(crate) enum Message {
     /// Something that batches wait for may have happened.
     LookAgain,
     Restart(Bid),
+    /// This batch has the same key as the first, and waits for its end.
+    Behind {
+        first: Bid,
+        bid: Bid,
+    },
     /// Nothing is to be done for this batch, says its actor, which has been told so much.
     Idle {
         bid: Bid,
@@ -55,6 +61,8 @@ pub(crate) struct State {
     live: HashMap<Bid, Live>,
     of: HashMap<ActorId, Bid>,
     restarts: HashMap<Bid, Restarts>,
+    /// Who waits for the end of whom.
+    behind: HashMap<Bid, BTreeSet<Bid>>,
 }
 
 #[derive(Debug)]
@@ -76,7 +84,8 @@ impl Actor for Batches {
         (house, life): Self::Arguments,
     ) -> Result<State, ActorProcessingErr> {
         *house.directory.batches.write() = Some(myself);
-        Ok(State { house, life, live: HashMap::new(), of: HashMap::new(), restarts: HashMap::new() })
+        let (live, of, restarts, behind) = (HashMap::new(), HashMap::new(), HashMap::new(), HashMap::new());
+        Ok(State { house, life, live, of, restarts, behind })
     }
 
     async fn post_start(&self, myself: ActorRef<Message>, _: &mut State) -> Result<(), ActorProcessingErr> {
@@ -100,6 +109,11 @@ impl Actor for Batches {
                     }
                 }
                 Message::Restart(bid) => state.tell(&myself, bid, batch::Message::Look).await?,
+                Message::Behind { first, bid } => {
+                    state.behind.entry(first).or_default().insert(bid);
+                    // It may have ended just before that.
+                    state.tell(&myself, bid, batch::Message::Look).await?;
+                }
                 Message::Idle { bid, told } => state.idle(bid, told),
             }
             Ok(())
@@ -121,6 +135,11 @@ impl Actor for Batches {
 impl State {
     async fn event(&mut self, myself: &ActorRef<Message>, event: BatchEvent) -> Result<(), Crash> {
         let bid = event.bid();
+        if matches!(event, BatchEvent::Changed(_) | BatchEvent::Gone(_)) {
+            for waiting in self.behind.remove(&bid).unwrap_or_default() {
+                self.tell(myself, waiting, batch::Message::Look).await?;
+            }
+        }
         let message = match event {
             BatchEvent::Changed(_) => return self.tell(myself, bid, batch::Message::Look).await,
             BatchEvent::Unlocked(_) | BatchEvent::Gone(_) => batch::Message::Look,
@@ -190,7 +209,8 @@ impl State {
             .buffer_unordered(AT_ONCE);
         while let Some((bid, batch)) = found.next().await {
             match batch {
-                Ok(batch) if batch.state().is_live() => {
+                // One that is held may expire: its actor looks.
+                Ok(batch) if batch.state().is_live() || batch.state() == BatchState::Held => {
                     live.insert(bid);
                 }
                 Ok(_) | Err(Error::NotFound(_)) => {}

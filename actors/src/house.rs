@@ -11,6 +11,7 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use ingest_queue::committer::Serving;
 use ingest_queue::index::finder::Finder;
+use ingest_queue::journal::Alert;
 use ingest_queue::queue::Queue;
 use ingest_queue::states::JobState;
 use ingest_steps::services::Services;
@@ -79,6 +80,8 @@ pub struct House {
     last_restart: RwLock<Option<String>>,
     /// Each restart, for whoever listens.
     restarts: broadcast::Sender<Restart>,
+    /// Each alert, for whoever listens.
+    alerts: broadcast::Sender<Alert>,
     /// How many actors were started.
     actors: AtomicU64,
 }
@@ -271,6 +274,7 @@ impl House {
             steps: ArcSwap::from_pointee(steps),
             last_restart: RwLock::default(),
             restarts: broadcast::Sender::new(64),
+            alerts: broadcast::Sender::new(64),
             actors: AtomicU64::new(0),
         }
     }
@@ -365,6 +369,16 @@ impl House {
         self.life.send_replace(life);
     }
 
+    /// What people should hear of at once, from now on.
+    pub fn alerts(&self) -> broadcast::Receiver<Alert> {
+        self.alerts.subscribe()
+    }
+
+    pub(crate) fn alert(&self, alert: Alert) {
+        // Nobody has to listen.
+        let _ = self.alerts.send(alert);
+    }
+
     pub(crate) fn last_restart(&self) -> Option<String> {
         self.last_restart.read().clone()
     }
@@ -419,6 +433,10 @@ pub(crate) struct Task(tokio::task::JoinHandle<()>);
 impl Task {
     pub(crate) fn spawn(future: impl Future<Output = ()> + Send + 'static) -> Self {
         Self(tokio::spawn(future))
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.is_finished()
     }
 }
 

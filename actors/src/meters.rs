@@ -31,6 +31,7 @@ pub struct Meters {
     commits: Histogram,
     items: Family<OfItem, Counter>,
     feed_errors: Family<OfFeed, Counter>,
+    poisoned: Counter,
 }
 
 impl Default for Meters {
@@ -47,6 +48,7 @@ impl Default for Meters {
             commits: Histogram::new(exponential_buckets(0.001, 4.0, 9)),
             items: Family::default(),
             feed_errors: Family::default(),
+            poisoned: Counter::default(),
         }
     }
 }
@@ -80,6 +82,15 @@ impl Meters {
         let items = "Items of feeds that were consumed here: made into a batch, known before, or passed over";
         registry.register("feed_items", items, self.items.clone());
         registry.register("feed_errors", "Feeds that could not be asked", self.feed_errors.clone());
+        registry.register(
+            "poisoned_jobs",
+            "Jobs that failed because they crashed or stalled their worker too often",
+            self.poisoned.clone(),
+        );
+    }
+
+    pub(crate) fn poisoned(&self) {
+        self.poisoned.inc();
     }
 
     pub(crate) fn moved(&self, from: JobState, to: JobState) {

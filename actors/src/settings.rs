@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ingest_queue::classes::{self, Class};
 use ingest_queue::committer::Together;
 use ingest_queue::dialect::Dialect;
 use ingest_queue::index;
@@ -142,7 +143,7 @@ impl Pools {
 }
 
 /// `[queue]`: how this node takes part in the queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Queue {
     pub dialect: Dialect,
@@ -160,6 +161,9 @@ pub struct Queue {
     /// Commits under way at once, and transitions in one commit.
     pub commits: usize,
     pub together: usize,
+    /// Priorities that have a name.
+    #[serde(deserialize_with = "classes::read")]
+    pub classes: Vec<Class>,
 }
 
 impl Default for Queue {
@@ -167,7 +171,8 @@ impl Default for Queue {
         let index::Settings { ageing, rank_delay, doubt } = index::Settings::default();
         let Together { in_flight, units } = Together::default();
         let dialect = Dialect::default();
-        Self { dialect, max_timeouts: 10, ageing, rank_delay, doubt, commits: in_flight, together: units }
+        let (commits, together, classes) = (in_flight, units, classes::defaults());
+        Self { dialect, max_timeouts: 10, ageing, rank_delay, doubt, commits, together, classes }
     }
 }
 

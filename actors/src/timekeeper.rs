@@ -1,15 +1,23 @@
 //! The timekeeper: one heap of everything that is due at some time.
 //!
-//! Today that is stalls, and jobs whose node has been away for long enough. A step is judged by its own progress and
-//! by this node's own clock: one that has made none for `pools.STATE.stall` is ended, by ending its worker.
+//! That is stalls, jobs whose node has been away for long enough, and jobs that expire. A step is judged by its own
+//! progress and by this node's own clock: one that has made none for `pools.STATE.stall` is ended, by ending its
+//! worker. Expirations come from a watch on the tree; the nodes take their turns, as with jobs that wait, and
+//! what one has removed the others forget. Process dates stand in the heap of the index, which hands out the jobs.
+//!
+//! From time to time it compares the clock with the tree's. It also tells people what they should hear of at once.
 //!
 //! **When things break.** A timekeeper that died has forgotten everything; the next one looks at all desks, and has
 //! those looked at again who wait for a node. Whatever is judged late is judged late, never wrongly.
+
+mod alerts;
+mod expirations;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ingest_queue::ids::Jid;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::time::Instant;
 
@@ -28,7 +36,15 @@ pub(crate) enum Message {
     /// It has ended.
     Forget(String),
     /// Put jobs back in line that were parked with this.
-    Unpark { at: Instant, key: String },
+    Unpark {
+        at: Instant,
+        key: String,
+    },
+    /// What expires, all of it: what was known before counts no more.
+    Expirations(Vec<(i64, Jid)>),
+    Expires(i64, Jid),
+    /// It is begun, or gone.
+    Stays(i64, Jid),
     /// Something is due.
     Tick,
 }
@@ -48,6 +64,9 @@ pub(crate) struct State {
     /// By holder: what is watched, and where it stands in the heap.
     watched: HashMap<String, (Instant, u64)>,
     timer: Option<(Instant, Task)>,
+    /// Where what expires stands in the heap.
+    expires: HashMap<(i64, Jid), (Instant, u64)>,
+    tasks: Vec<Task>,
 }
 
 #[derive(Debug)]
@@ -59,6 +78,14 @@ enum Due {
         beats: u64,
     },
     Unpark(String),
+    /// Its date has come, and perhaps this node's turn.
+    Expire {
+        date: i64,
+        jid: Jid,
+        waited: bool,
+    },
+    /// The clock is to be compared.
+    Clock,
 }
 
 impl Actor for Timekeeper {
@@ -71,9 +98,10 @@ impl Actor for Timekeeper {
         myself: ActorRef<Message>,
         (house, life): Self::Arguments,
     ) -> Result<State, ActorProcessingErr> {
-        *house.directory.timekeeper.write() = Some(myself);
-        let (due, watched) = (BTreeMap::new(), HashMap::new());
-        let mut state = State { house, life, due, next: 0, watched, timer: None };
+        *house.directory.timekeeper.write() = Some(myself.clone());
+        let (due, watched, expires) = (BTreeMap::new(), HashMap::new(), HashMap::new());
+        let tasks = vec![expirations::follow(&life, myself).await?, alerts::follow(&house, &life)];
+        let mut state = State { house, life, due, next: 0, watched, timer: None, expires, tasks };
         state.begin();
         Ok(state)
     }
@@ -105,6 +133,13 @@ impl Actor for Timekeeper {
                 Message::Unpark { at, key } => {
                     state.add(at, Due::Unpark(key));
                 }
+                Message::Expirations(all) => state.expirations(&all),
+                Message::Expires(date, jid) => state.expires(date, jid),
+                Message::Stays(date, jid) => {
+                    if let Some(at) = state.expires.remove(&(date, jid)) {
+                        state.due.remove(&at);
+                    }
+                }
                 Message::Tick => state.tick(Instant::now()),
             }
             state.arm(&myself);
@@ -118,6 +153,7 @@ impl State {
     /// What one before it may have known.
     fn begin(&mut self) {
         self.watch_all();
+        self.add(Instant::now(), Due::Clock);
         let gone: Vec<String> = self.life.gone.read().keys().cloned().collect();
         if let Some(finder) = self.life.finder() {
             for file_system in gone {
@@ -155,8 +191,11 @@ impl State {
     }
 
     fn tick(&mut self, now: Instant) {
+        let mut late = Vec::new();
         while let Some(entry) = self.due.first_entry().filter(|entry| entry.key().0 <= now) {
             match entry.remove() {
+                Due::Expire { date, jid, waited } => late.extend(self.turn(now, date, jid, waited)),
+                Due::Clock => self.compare_clocks(now),
                 Due::Unpark(key) => {
                     if let Some(finder) = self.life.finder() {
                         finder.unpark(key);
@@ -180,6 +219,10 @@ impl State {
                     current.cancel.cancel();
                 }
             }
+        }
+        if !late.is_empty() {
+            self.tasks.retain(|task| !task.is_over());
+            self.tasks.push(expirations::remove(&self.life, late));
         }
     }
 

@@ -66,7 +66,9 @@ impl Actor for Watcher {
         *house.directory.watcher.write() = Some(myself.clone());
         let session = life.queue.session().clone();
         let index = house.settings.load().queue.index();
-        let finder = Arc::new(Finder::start(&session, index).await.map_err(Crash::error)?);
+        let finder = Arc::new(
+            Finder::start_by(&session, index, life.queue.clock().clone()).await.map_err(Crash::error)?,
+        );
         life.finder.store(Some(finder.clone()));
         let mut state = State { house, life, finder, readers: Vec::new(), sweep: None };
         state.follow(&session, &myself).await?;

@@ -14,16 +14,19 @@ mod reported;
 
 use ingest_store::{Kind, Op};
 
-pub use delete::Deletion;
+pub use delete::{Deletion, may_be_cleaned};
 pub use expansion::Expanded;
+pub(crate) use expansion::HELD_BY_PROFILE;
 pub use lease::{BatchLease, Ended};
 pub use report::{NOTE, ReportDraft, WHY};
 
 use crate::committer::{Mark, Unit, commit_alone};
 use crate::error::{Error, Result};
 use crate::ids::Bid;
+use crate::journal::is_about_keys;
 use crate::map::{self, BatchNode};
 use crate::nodes::{BatchStatus, Expansion, Submission, read_id};
+use crate::plan::Lock;
 use crate::plan::batch::{self, Batch};
 use crate::queue::Queue;
 
@@ -33,18 +36,34 @@ pub struct Created {
     pub bid: Bid,
     /// The uuid was known: this is its batch, and nothing was made.
     pub known: bool,
+    /// Another submission waited under the same key: this one has become part of its batch.
+    pub merged: bool,
+    /// Another submission waits under the same key, and is newer: nothing was made or changed.
+    pub stale: bool,
 }
 
 impl Queue {
     /// Makes a batch, findable by the uuid that the depositor is given. A uuid that is known is answered
-    /// with its batch.
+    /// with its batch; a key that another submission waits under, with the batch of that one.
     pub async fn create_batch(&self, uuid: &str, submission: &Submission) -> Result<Created> {
         check_uuid(uuid)?;
         let scene = self.scene();
-        let mut taken = None;
+        let (mut taken, mut lock) = (None, Lock::Within);
         loop {
             if let Some(bid) = self.find_batch(uuid).await? {
-                return Ok(Created { bid, known: true });
+                return Ok(Created { bid, known: true, merged: false, stale: false });
+            }
+            let key = match submission.key.as_deref() {
+                Some(key) => Some(self.read_key(key).await?),
+                None => None,
+            };
+            if let Some(key) = &key {
+                match self.merge(key, uuid, submission, &scene, &mut lock).await {
+                    Ok(None) => {}
+                    Ok(Some(created)) => return Ok(created),
+                    Err(Error::Changed { .. }) => continue,
+                    Err(error) => return Err(error),
+                }
             }
             let (next, fence) = self.next_number(map::BATCHES).await?;
             let bid = Bid::new(next);
@@ -53,11 +72,15 @@ impl Queue {
             }
             let mut ops = batch::create(bid, uuid, submission, &scene);
             ops.push(fence);
+            ops.extend(key.and_then(|key| key.taken_by(bid, &scene)));
             let mark = Mark::holds(BatchNode::Status.of(bid), scene.commit.as_str());
             match commit_alone(&self.session, Unit::new(ops, mark)).await {
-                Ok(()) => return Ok(Created { bid, known: false }),
+                Ok(()) => return Ok(Created { bid, known: false, merged: false, stale: false }),
                 // Another has made a batch meanwhile: the next number, or its batch.
-                Err(error) if matches!(error.kind(), Kind::NodeExists | Kind::BadVersion) => {
+                Err(error)
+                    if matches!(error.kind(), Kind::NodeExists | Kind::BadVersion)
+                        || is_about_keys(&error) =>
+                {
                     taken = (error.path() == Some(map::batch(bid).as_str())).then_some(bid);
                 }
                 Err(error) => return Err(error.into()),

@@ -111,6 +111,22 @@ impl Clock {
         Date::from_millis(millis.saturating_add(self.offset.load(Ordering::Relaxed)))
     }
 
+    /// What this machine's own clock says.
+    pub fn uncorrected(&self) -> Date {
+        let offset = self.offset.load(Ordering::Relaxed);
+        Date::from_millis(self.now().millis().saturating_sub(offset))
+    }
+
+    /// How many milliseconds are added to this machine's clock.
+    pub fn offset(&self) -> i64 {
+        self.offset.load(Ordering::Relaxed)
+    }
+
+    /// Goes by a clock that is so many milliseconds ahead of this machine's.
+    pub fn set_offset(&self, millis: i64) {
+        self.offset.store(millis, Ordering::Relaxed);
+    }
+
     /// Takes over the store's clock, as it was seen just now; returns by how much this machine's was off.
     pub fn correct(&self, store_now: Date) -> i64 {
         let before = self.now().millis().saturating_sub(self.offset.load(Ordering::Relaxed));

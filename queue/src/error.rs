@@ -28,6 +28,9 @@ pub enum Error {
     /// It was changed while it was looked at; look again.
     #[error("{what} was changed meanwhile: {why}")]
     Changed { what: String, why: String },
+    /// It is not to be begun before then.
+    #[error("{what} is not due before {until}")]
+    NotDue { what: String, until: Date },
     #[error("there is no {0}")]
     NotFound(String),
     /// The batch is being deleted, and takes nothing any more.
@@ -64,6 +67,7 @@ impl Error {
             Error::Refused { .. }
             | Error::Forbidden { .. }
             | Error::Busy { .. }
+            | Error::NotDue { .. }
             | Error::NotFound(_)
             | Error::Deleting(_)
             | Error::Invalid(_) => Next::Tell,

@@ -10,10 +10,12 @@
 //! | which moves there are, and who makes them | [`states`] |
 //! | where something lies in the tree, what is written there | [`map`], [`nodes`], [`ids`], [`date`] |
 //! | the two ways to write the same tree | [`dialect`] |
+//! | priorities that have a name | [`classes`] |
 //! | a change as a list of operations | [`plan`] |
 //! | taking part: one queue per session | [`queue`] |
 //! | jobs: acquire, move on, hand over, write, what admins do | [`jobs`] |
 //! | batches: make, expand, end, report, delete | [`batches`] |
+//! | process dates, expirations, keys | [`journal`] |
 //! | the access queue | [`access`] |
 //! | feeds, who consumes them, how they are divided | [`feeds`] |
 //! | holds on queues and collections | [`holds`] |
@@ -28,6 +30,7 @@
 pub mod access;
 pub mod batches;
 pub mod bulk;
+pub mod classes;
 pub mod committer;
 pub mod date;
 pub mod dialect;
@@ -38,6 +41,7 @@ pub mod holds;
 pub mod ids;
 pub mod index;
 pub mod jobs;
+pub mod journal;
 pub mod list;
 pub mod map;
 pub mod names;

@@ -16,8 +16,10 @@ pub const BATCHES: &str = "/batches";
 pub const BATCH_UUIDS: &str = "/batch-uuids";
 pub const JOBS: &str = "/jobs";
 pub const JOB_STATES: &str = "/jobs/states";
+pub const JOURNAL: &str = "/journal";
 pub const JOURNAL_KEYS: &str = "/journal/keys";
 pub const JOURNAL_DATES: &str = "/journal/dates";
+pub const JOURNAL_EXPIRATIONS: &str = "/journal/expirations";
 pub const LOCKS: &str = "/locks";
 pub const QUEUE_HOLDS: &str = "/locks/queue";
 pub const COLLECTION_HOLDS: &str = "/locks/collections";
@@ -54,7 +56,7 @@ pub fn directories(dialect: Dialect) -> Vec<String> {
         INVENTORY_LOCKS,
         LOCAL_IDS,
     ];
-    let ours = [JOURNAL_KEYS, JOURNAL_DATES, OUTBOX, QUARANTINE, QUEUES, WORKERS];
+    let ours = [JOURNAL_KEYS, JOURNAL_DATES, JOURNAL_EXPIRATIONS, OUTBOX, QUARANTINE, QUEUES, WORKERS];
     let queues = JobState::queues(dialect).map(queue);
     let access = AccessSize::ALL.map(AccessSize::dir);
     fixed.into_iter().map(str::to_owned).chain(queues).chain(access).chain(ours.map(str::to_owned)).collect()
@@ -76,7 +78,7 @@ impl Priority {
     pub const SLOW: Priority = Priority(80);
     pub const LAST: Priority = Priority(99);
 
-    /// The classes that have a name.
+    /// The classes that have a name, unless the configuration says otherwise.
     pub const CLASSES: &'static [(&'static str, Priority)] = &[
         ("now", Priority(0)),
         ("important", Priority(10)),
@@ -97,12 +99,12 @@ impl Priority {
         Self(u8::try_from(number.clamp(0, 99)).unwrap_or(99))
     }
 
-    pub fn number(self) -> u8 {
+    pub const fn number(self) -> u8 {
         self.0
     }
 
     fn names() -> String {
-        Self::CLASSES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+        crate::classes::all().into_iter().map(|class| class.name).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -122,9 +124,9 @@ impl std::str::FromStr for Priority {
     type Err = NotAPriority;
 
     fn from_str(text: &str) -> Result<Self, NotAPriority> {
-        let class = Self::CLASSES.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
         let number = || text.parse().ok().and_then(Self::new);
-        class.map(|(_, priority)| *priority).or_else(number).ok_or_else(|| NotAPriority(text.to_owned()))
+        let class = || crate::classes::named(&crate::classes::all(), text);
+        number().or_else(class).ok_or_else(|| NotAPriority(text.to_owned()))
     }
 }
 
@@ -323,6 +325,11 @@ pub fn outbox(bid: Bid, number: u32) -> String {
 /// `/journal/dates/MILLIS-JID`: sorted by name they are sorted by date.
 pub fn journal_date(millis: i64, jid: Jid) -> String {
     format!("{JOURNAL_DATES}/{:015}-{jid}", millis.max(0))
+}
+
+/// `/journal/expirations/MILLIS-JID`: the same for the dates after which it is too late.
+pub fn journal_expiration(millis: i64, jid: Jid) -> String {
+    format!("{JOURNAL_EXPIRATIONS}/{:015}-{jid}", millis.max(0))
 }
 
 /// Takes the name of such a node apart.

@@ -9,6 +9,7 @@ mod batch;
 mod feed;
 mod fields;
 mod job;
+mod keys;
 mod marks;
 mod numbers;
 mod status;
@@ -23,6 +24,7 @@ pub use feed::{AssignmentNode, FeedNode, WorkerNode};
 pub use job::{
     Configuration, Entry, History, Identifiers, Inventory, JobStatus, Metadata, Schedule, Store, Work,
 };
+pub use keys::{Keyed, Keys};
 pub use marks::{Hold, LocalId, NameLock, Owner, Quarantined};
 pub use numbers::Numbers;
 pub use status::Status;

@@ -69,6 +69,8 @@ pub struct Queue {
     pub(crate) settings: Arc<Settings>,
     /// The holds as they were last read. A commit that rests on them checks that they are still so.
     pub(crate) holds: Arc<Mutex<Option<Arc<Holds>>>>,
+    /// For whoever tells people.
+    pub(crate) alerts: tokio::sync::broadcast::Sender<crate::journal::Alert>,
     /// Jobs that have just been moved on here.
     pub(crate) known: Arc<Mutex<Known>>,
     /// The beginning of the names of all commits from here, and the number of the next. It stands in every
@@ -102,6 +104,7 @@ impl Queue {
             clock,
             settings: Arc::new(settings),
             holds: Arc::default(),
+            alerts: tokio::sync::broadcast::Sender::new(64),
             known: Arc::default(),
             pen: uuid::Uuid::new_v4().simple().to_string()[..PEN].to_owned(),
             commits: Arc::default(),
@@ -131,6 +134,11 @@ impl Queue {
 
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// The clock that dates are compared with.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     pub fn now(&self) -> Date {

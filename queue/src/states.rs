@@ -440,6 +440,13 @@ const BATCH_MOVES: &[Move<BatchState>] = &[
         Why::Failure,
         "cannot be expanded: unreachable payload, corrupt or empty manifest; the depositor is told",
     ),
+    row(
+        &[BatchState::Pending, BatchState::Held],
+        To::State(BatchState::Failed),
+        Who::Timekeeper,
+        Why::Failure,
+        "expired before it was expanded; the depositor is told",
+    ),
     row(&[BatchState::Pending], To::State(BatchState::Held), Who::Admin, Why::Hold, ""),
     row(
         &[BatchState::Held],
@@ -499,6 +506,13 @@ const BATCH_MOVES: &[Move<BatchState>] = &[
         "some jobs are still unresolved",
     ),
     row(&[BatchState::Completed], To::Deleted, Who::Janitor, Why::Clean, "after a retention time"),
+    row(
+        &[BatchState::Failed],
+        To::Deleted,
+        Who::Janitor,
+        Why::Clean,
+        "after a retention time, if it has failed only because it expired",
+    ),
 ];
 
 const ACCESS_MOVES: &[Move<AccessState>] = &[

@@ -110,5 +110,6 @@ fn filter(asked: &JobFilter) -> Answer<Filter> {
         text: asked.text.clone(),
         min_priority: priority("min_priority", asked.min_priority)?,
         max_priority: priority("max_priority", asked.max_priority)?,
+        scheduled: asked.scheduled,
     })
 }

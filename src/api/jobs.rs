@@ -56,6 +56,8 @@ pub(crate) struct JobParams {
     min_priority: Option<String>,
     #[param(value_type = Option<PriorityText>, inline)]
     max_priority: Option<String>,
+    /// Only those that wait for their process date; false: only those that do not.
+    scheduled: Option<bool>,
     /// 1 to 1000.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
@@ -79,6 +81,7 @@ impl JobParams {
             text: self.text.clone(),
             min_priority: read::one("min_priority", self.min_priority.as_deref())?,
             max_priority: read::one("max_priority", self.max_priority.as_deref())?,
+            scheduled: self.scheduled,
         })
     }
 }
@@ -215,6 +218,8 @@ pub(crate) async fn show(
             attempt: status.attempt,
             recoverable: status.recoverable,
             start_processing_date: status.start_processing_date,
+            process_date: status.process_date,
+            expiration_date: status.expiration_date,
         },
         configuration: plain(&configuration.unwrap_or_default()),
         identifiers: plain(&identifiers.unwrap_or_default()),

@@ -14,6 +14,7 @@ use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use ingest_queue::batches::Created;
 use ingest_queue::ids::Bid;
 use ingest_queue::queue::Queue;
 use serde_json::{Map, Value};
@@ -41,7 +42,7 @@ struct Given {
 #[utoipa::path(post, path = "/api/v1/batches", tag = "batches", security(("token" = ["depositor"])),
     request_body(content((Submission = "application/json"), (SubmissionForm = "application/x-www-form-urlencoded"), (SubmissionForm = "multipart/form-data"))),
     responses(
-        (status = 200, description = "the uuid was known", content((Submitted = "application/json"), (String = "application/xml"))),
+        (status = 200, description = "the uuid was known, or another waits under the same key", content((Submitted = "application/json"), (String = "application/xml"))),
         (status = 201, content((Submitted = "application/json"), (String = "application/xml"))),
         (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -115,11 +116,17 @@ async fn create(app: &App, queue: &Queue, caller: &Caller, given: Given, judged:
     if created.known {
         return known(queue, caller, created.bid, uuid, xml).await;
     }
+    if created.stale {
+        // The upload goes with what was given.
+        return Ok(answer(StatusCode::OK, created, uuid, xml));
+    }
     if let Some(upload) = given.upload {
         upload.belongs_to(created.bid).await;
     }
-    tracing::info!(batch = %created.bid, who = caller.name, profile = submission.profile_name, "submitted");
-    Ok(answer(StatusCode::CREATED, created.bid, uuid, false, xml))
+    let (batch, merged) = (created.bid, created.merged);
+    tracing::info!(%batch, who = caller.name, profile = submission.profile_name, merged, "submitted");
+    let status = if merged { StatusCode::OK } else { StatusCode::CREATED };
+    Ok(answer(status, created, uuid, xml))
 }
 
 /// The batch of a uuid that was seen before, for whoever it belongs to.
@@ -128,20 +135,21 @@ async fn known(queue: &Queue, caller: &Caller, bid: Bid, uuid: String, xml: bool
     if caller.only().is_some_and(|own| own != first.submitter) {
         return Err(Refusal::new(Kind::REFUSED, "this uuid is somebody else's: make another"));
     }
-    Ok(answer(StatusCode::OK, bid, uuid, true, xml))
+    Ok(answer(StatusCode::OK, Created { bid, known: true, merged: false, stale: false }, uuid, xml))
 }
 
-fn answer(status: StatusCode, bid: Bid, uuid: String, known: bool, xml: bool) -> Response {
+fn answer(status: StatusCode, created: Created, uuid: String, xml: bool) -> Response {
+    let Created { bid, known, merged, stale } = created;
     let url = format!("/api/v1/batches/{bid}");
     let mut response = if xml {
         // Ids and uuids have no letters that mean something in XML.
         let text = format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<submission><bid>{bid}</bid><uuid>{uuid}</uuid>\
-             <known>{known}</known><url>{url}</url></submission>\n"
+             <known>{known}</known><merged>{merged}</merged><stale>{stale}</stale><url>{url}</url></submission>\n"
         );
         ([(header::CONTENT_TYPE, "application/xml")], text).into_response()
     } else {
-        Json(Submitted { bid, uuid, known, url: url.clone() }).into_response()
+        Json(Submitted { bid, uuid, known, merged, stale, url: url.clone() }).into_response()
     };
     *response.status_mut() = status;
     if let Ok(url) = HeaderValue::from_str(&url) {

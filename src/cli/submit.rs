@@ -57,7 +57,14 @@ impl Submit {
         if self.server.json() {
             self.server.output().line(&submitted)?;
         } else {
-            let word = if submitted.known { "was handed over before" } else { "is handed over" };
+            let word = match &submitted {
+                Submitted { known: true, .. } => "was handed over before",
+                Submitted { merged: true, .. } => "waited under the same key, and is handed over anew",
+                Submitted { stale: true, .. } => {
+                    "waits under the same key, and is newer: nothing was changed"
+                }
+                _ => "is handed over",
+            };
             Screen::stdout().say(&format!("{bid} {word} (uuid {})", submitted.uuid))?;
             if !self.wait {
                 Screen::note(&format!("`ingestd batch watch {bid}` follows it."));

@@ -21,6 +21,14 @@ pub(super) fn priority(text: &str) -> Result<u8, String> {
     Ok(priority.number())
 }
 
+/// The same, for a node that may have classes of its own: what is no number is the node's to judge.
+pub(super) fn any_priority(text: &str) -> Result<serde_json::Value, String> {
+    match text.parse::<i64>() {
+        Ok(_) => priority(text).map(serde_json::Value::from),
+        Err(_) => Ok(text.into()),
+    }
+}
+
 /// To the second.
 pub(super) fn date(date: Option<Date>) -> String {
     let Some(date) = date else { return String::new() };

@@ -35,12 +35,17 @@ impl Parts {
         let of_node = |section: &str| NODE.contains(&section);
         let of_steps =
             |section: &str| !of_node(section) && !["store", "log", "api", "traces"].contains(&section);
+        // Its classes are what priorities elsewhere are read by.
+        let node = typed::<ingest_actors::settings::Settings>(part(&of_node));
+        if let Ok(node) = &node {
+            ingest_queue::classes::hold(&node.queue.classes);
+        }
         Self {
             store: typed(whole("store")),
             log: typed(whole("log")),
             api: typed(whole("api")),
             traces: typed(whole("traces")),
-            node: typed(part(&of_node)),
+            node,
             steps: typed(part(&of_steps)),
         }
     }

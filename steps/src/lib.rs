@@ -21,9 +21,10 @@
 //! | the files that describe an object | [`document`] |
 //! | the call to a depositor's service | [`notify`] |
 //! | whether there is room | [`provision`] |
-//! | mail, and what depositors are told | [`mail`], [`report`] |
+//! | mail, what depositors and administrators are told | [`mail`], [`report`], [`alert`] |
 //! | what a collection wants | [`profile`] |
 
+pub mod alert;
 pub mod archive;
 pub mod ark;
 pub mod bag;

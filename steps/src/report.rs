@@ -96,9 +96,11 @@ pub fn report(about: &About<'_>, draft: &ReportDraft, sender: &Sender) -> Result
     let Some(date) = report.last_modified else {
         return Err(Failure::fail(format!("report {} has no date", draft.key())));
     };
+    let (expired, removed): (Vec<_>, Vec<_>) =
+        report.deleted_jobs.iter().cloned().partition(|job| job.expired().is_some());
     let (completed, failed, deleted) =
-        (report.successful_jobs.len(), report.failed_jobs.len(), report.deleted_jobs.len());
-    let verdict = match (failed, completed) {
+        (report.successful_jobs.len(), report.failed_jobs.len(), removed.len());
+    let verdict = match (failed + expired.len(), completed) {
         (0, 0) => "FAILED",
         (0, _) => "OK",
         (_, 0) => "FAILED",
@@ -109,9 +111,11 @@ pub fn report(about: &About<'_>, draft: &ReportDraft, sender: &Sender) -> Result
         format!("Ingest: {verdict} -- {kind} {}: {completed} completed, {failed} failed", about.bid);
     let mut message = about.message(sender, report.number, date, subject);
     let mut counts = format!("{completed} completed, {failed} failed");
-    if deleted > 0 {
-        // Writing to a string does not fail.
-        let _ = write!(counts, ", {deleted} deleted");
+    for (count, what) in [(expired.len(), "expired"), (deleted, "deleted")] {
+        if count > 0 {
+            // Writing to a string does not fail.
+            let _ = write!(counts, ", {count} {what}");
+        }
     }
     let mut facts = about.facts();
     facts.push(("Objects", counts));
@@ -129,9 +133,10 @@ pub fn report(about: &About<'_>, draft: &ReportDraft, sender: &Sender) -> Result
     } else {
         parts.push(why(draft));
         parts.push(part("Failed", &report.failed_jobs));
-        parts.push(part("Deleted before they were done", &report.deleted_jobs));
+        parts.push(part("Expired before they were begun", &expired));
+        parts.push(part("Deleted before they were done", &removed));
     }
-    let lead = match (draft.is_update, failed) {
+    let lead = match (draft.is_update, failed + expired.len()) {
         (true, _) => "This is what has changed since the last report.",
         (false, 0) if completed > 0 => "Everything that you submitted is stored.",
         (false, 0) => "Nothing of your submission could be stored.",
@@ -221,7 +226,7 @@ fn table(about: &About<'_>, draft: &ReportDraft) -> Result<Vec<u8>> {
                 text(&job.erc_who),
                 text(&job.erc_what),
                 text(&job.erc_when),
-                status.to_owned(),
+                if job.expired().is_some() { "expired" } else { status }.to_owned(),
                 job.message.clone(),
             ];
             writer.write_record(record.map(|cell| harmless(&cell))).map_err(|error| wrong(&error))?;

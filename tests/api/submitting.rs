@@ -206,3 +206,59 @@ async fn a_name_that_leads_to_this_machine_is_refused_where_that_is_not_allowed(
     // What is uploaded here is this node's own.
     upload(&node, form("abc", "a.txt")).await.is(201);
 }
+
+#[tokio::test]
+async fn dates_and_keys_and_classes_of_ones_own() {
+    // The configuration of these tests ends in its section.
+    let classes = r#"classes = [{ name = "urgent", priority = 3 }, { name = "slow", priority = 60 }]"#;
+    let node = TestNode::start_with("", classes).await;
+    let later = "2999-01-01T00:00:00.000Z";
+    let body = |more: serde_json::Value| {
+        let mut body = json!({"profile": "test_content", "submitter": "ann", "payload_url": "http://127.0.0.1:1/x", "type": "file"});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body
+    };
+    let submit = async |more: serde_json::Value| node.post("/api/v1/batches", body(more)).await;
+
+    // Scheduled: its job waits, and is listed as such.
+    let scheduled =
+        submit(json!({"process_date": later, "expiration_date": "0", "priority": "urgent"})).await.is(201);
+    let bid = scheduled.json["bid"].as_str().unwrap();
+    let jid = node.job_is(bid, "pending").await;
+    let listed = node.get("/api/v1/jobs?scheduled=true").await.is(200).json;
+    let line = &listed["jobs"][0];
+    assert_eq!((&line["jid"], &line["process_date"]), (&json!(jid), &json!(later)), "{listed}");
+    assert_eq!((&line["priority"], &line["class"]), (&json!(3), &json!("urgent")));
+    let others = node.get("/api/v1/jobs?scheduled=false").await.is(200).json;
+    assert_eq!(others["jobs"], json!([]));
+    let job = node.get(&format!("/api/v1/jobs/{jid}")).await.is(200).json;
+    assert_eq!((&job["status"]["process_date"], job["status"].get("expiration_date")), (&json!(later), None));
+
+    // Under a key: merged while it waits, and what is older is stale.
+    let first = submit(json!({"key": "k", "process_date": later, "uuid": "u-1"})).await.is(201).json;
+    let second = submit(json!({"key": "k", "title": "newer", "uuid": "u-2"})).await.is(200).json;
+    assert_eq!(
+        (&second["bid"], &second["merged"], &second["stale"]),
+        (&first["bid"], &json!(true), &json!(false))
+    );
+    let old = json!({"key": "k", "insertion_date": "2001-01-01T00:00:00Z"});
+    let stale = submit(old).await.is(200).json;
+    assert_eq!(
+        (&stale["bid"], &stale["merged"], &stale["stale"]),
+        (&first["bid"], &json!(false), &json!(true))
+    );
+    let batch = node.get("/api/v1/batches/u-2").await.is(200).json;
+    assert_eq!((&batch["bid"], &batch["submission"]["erc_what"]), (&first["bid"], &json!("newer")));
+    let mut stranger = body(json!({"key": "k"}));
+    stranger["submitter"] = json!("bob");
+    node.post("/api/v1/batches", stranger).await.problem(409, "refused", "take another key");
+
+    for (wrong, field) in [
+        (json!({"priority": "now"}), "priority"),
+        (json!({"expiration_date": "2001-01-01T00:00:00Z"}), "expiration_date"),
+        (json!({"insertion_date": later}), "insertion_date"),
+        (json!({"key": "x".repeat(2000)}), "key"),
+    ] {
+        assert_eq!(submit(wrong).await.problem(400, "invalid", "").fields(), [field]);
+    }
+}

@@ -95,6 +95,9 @@ async fn every_field_arrives_and_a_repeated_uuid_is_known() {
         ("--note", "a note"),
         ("--notification", "ann@example.org"),
         ("--priority", "important"),
+        ("--key", "my-key"),
+        ("--expiration-date", "2999-01-01T00:00:00Z"),
+        ("--process-date", "2001-01-01T00:00:00Z"),
         ("--uuid", "my-own-1"),
         ("--filename", "renamed.txt"),
     ];
@@ -118,6 +121,8 @@ async fn every_field_arrives_and_a_repeated_uuid_is_known() {
         "a note",
         "ann@example.org",
         "renamed.txt",
+        "my-key",
+        "2999-01-01",
     ] {
         assert!(text.contains(value), "{value:?} is not in {text}");
     }

@@ -1,10 +1,11 @@
 //! What is done in a round.
 
 use futures::stream::{self, StreamExt as _};
+use ingest_queue::batches::may_be_cleaned;
 use ingest_queue::error::Error;
 use ingest_queue::map::{self, QueueRef};
 use ingest_queue::plan::job::Action;
-use ingest_queue::states::{BatchState, JobState};
+use ingest_queue::states::JobState;
 use ingest_steps::outcome::{Cancel, Progress};
 use ingest_steps::step::{assemble, clean};
 use ingest_store::recipes::{look, settle};
@@ -110,7 +111,7 @@ impl State {
         Ok(cleaned.count().await)
     }
 
-    /// Completed batches leave the tree when they have been there long enough.
+    /// Completed and expired batches leave the tree when they have been there long enough.
     async fn batches(&self) -> Result<usize, Error> {
         let queue = &self.life.queue;
         let session = queue.session();
@@ -124,7 +125,7 @@ impl State {
                 Err(_) => continue,
             };
             let old = batch.status.last_modified.is_some_and(|at| at.until(queue.now()) >= keep);
-            if batch.state() != BatchState::Completed || !old {
+            if !may_be_cleaned(&batch) || !old {
                 continue;
             }
             match queue.clean_batch(bid, |_| {}).await {

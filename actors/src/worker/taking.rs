@@ -78,6 +78,11 @@ impl Worker {
         let jid = entry.jid;
         match error {
             Error::Busy { .. } => self.finder.locked_elsewhere(entry),
+            Error::NotDue { until, .. } => {
+                let left = self.queue().now().until(until);
+                self.finder.date(jid, Some(Instant::now() + left));
+                self.finder.put_back(jid);
+            }
             Error::Changed { .. } | Error::NotFound(_) | Error::Lost { .. } => {
                 if self.finder.disagrees(entry) == Seen::Twice {
                     return self.repair(entry).await;

@@ -8,6 +8,7 @@ mod errors;
 mod escalation;
 mod feeds;
 mod holds;
+mod journal;
 mod kit;
 #[path = "../../../steps/tests/whole/made.rs"]
 mod made;

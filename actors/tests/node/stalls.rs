@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use ingest_actors::settings::Settings;
 use ingest_harness::FileServer;
 use ingest_queue::states::{BatchList, BatchState, JobState, States as _};
 use ingest_steps::manifest::Kind;
+use ingest_steps::settings as steps;
 
 use crate::kit::{self, On, Place};
 use crate::made;
@@ -107,7 +109,12 @@ async fn a_job_that_nobody_survives_fails_as_poison_and_its_batch_is_reported() 
     let trick = Trick::real();
     let state = JobState::Processing;
     trick.next(state, [Act::Panic; 20]);
-    let node = place.node_with("node-1", Some(trick.clone()), |node, _| node.queue.max_timeouts = 3).await;
+    let change = |node: &mut Settings, steps: &mut steps::Settings| {
+        node.queue.max_timeouts = 3;
+        steps.mail.admins = vec!["admins@example.org".into()];
+    };
+    let node = place.node_with("node-1", Some(trick.clone()), change).await;
+    let mut alerts = node.house().alerts();
     let queue = place.queue().await;
     let bid = kit::submit(&queue, kit::submission(&files.put("/a.txt", "a"), Some("file"))).await;
     assert_eq!(kit::reported(&queue, bid).await, BatchState::Failed);
@@ -115,7 +122,18 @@ async fn a_job_that_nobody_survives_fails_as_poison_and_its_batch_is_reported() 
     let (status, _) = queue.job_status(jid).await.unwrap();
     assert_eq!(status.message, "poison: its worker crashed or stalled 3 times, most recently in processing");
     assert_eq!(trick.seen(|seen| seen.begun(state)), 3);
-    assert_eq!(kit::mails(&place.outbox()).len(), 1);
+    // People are told at once: whoever listens, by a number, and by mail.
+    let alert = tokio::time::timeout(kit::PATIENCE, alerts.recv()).await.unwrap().unwrap();
+    assert_eq!((alert.jid, alert.why.as_str()), (jid, status.message.as_str()));
+    let mut registry = prometheus_client::registry::Registry::default();
+    node.house().meters.register(&mut registry);
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    assert!(text.contains("poisoned_jobs_total 1"), "{text}");
+    let mails = ingest_harness::eventually("the mails", kit::PATIENCE, || async {
+        Some(kit::mails(&place.outbox())).filter(|mails| mails.len() == 2)
+    });
+    assert!(mails.await.iter().any(|id| id.contains(&format!("alert-{jid}"))), "the administrators");
     kit::clean(&queue).await;
     kit::drained(node).await;
     kit::clean(&queue).await;

@@ -2,7 +2,7 @@
 //!
 //! First the batch is marked: from then on everything refuses it. Then its jobs go, each as a whole;
 //! one that is being worked on loses its lock in the same multi, and its worker's next commit is
-//! refused. Last goes the batch itself, with its uuid and its key.
+//! refused. Last goes the batch itself, with its uuids. Its key is free from the moment it is marked.
 //!
 //! **When things break.** A deletion that was stopped anywhere is gone on with by calling it again, on
 //! any node: the mark is in the tree, and what is gone is gone.
@@ -14,12 +14,14 @@ use super::lease::misfit;
 use crate::committer::{MAX_BYTES, MAX_OPS, Mark, Unit, commit_alone};
 use crate::error::{Error, Result};
 use crate::ids::{Bid, Jid};
+use crate::journal::{EXPIRED, KeyMove};
 use crate::map::{self, BatchNode, JobNode};
 use crate::nodes::{Hold, Node, Submission, read_id};
+use crate::plan::batch::Batch;
 use crate::plan::job;
 use crate::plan::{Lock, batch};
 use crate::queue::Queue;
-use crate::states::{BatchList, States, Who, Why};
+use crate::states::{BatchList, BatchState, States, Who, Why};
 
 /// Jobs that are deleted at a time; the committer puts them together.
 const AT_ONCE: usize = 32;
@@ -47,7 +49,7 @@ impl Queue {
         self.remove_batch(bid, Who::Admin, Why::Delete, who, why, force, progress).await
     }
 
-    /// Cleans up a completed batch, or goes on with that.
+    /// Cleans up a completed or expired batch, or goes on with that.
     pub async fn clean_batch(&self, bid: Bid, progress: impl FnMut(Deletion)) -> Result<Deletion> {
         let why = "its time in the tree is over";
         self.remove_batch(bid, Who::Janitor, Why::Clean, "the janitor", why, false, progress).await
@@ -103,7 +105,13 @@ impl Queue {
                 when: Some(scene.now),
                 ..Hold::default()
             };
-            let more = [Op::create(at.as_str(), hold.write(scene.dialect))];
+            if kind == Why::Clean && !may_be_cleaned(&found) {
+                let why = "it has failed: a person deletes it, or has its jobs tried again";
+                return Err(Error::forbidden(bid, why));
+            }
+            let mut more = vec![Op::create(at.as_str(), hold.write(scene.dialect))];
+            // Nothing becomes part of it any more.
+            more.extend(self.key_ops(&found, KeyMove::Ends, &scene).await?);
             let message = format!("being deleted by {who}");
             let plan = batch::set(&found, found.state(), &message, lock, &more, &scene);
             let Err(error) = commit_alone(&self.session, plan.unit()).await else { return Ok(()) };
@@ -255,7 +263,7 @@ impl Queue {
         }
     }
 
-    /// What a batch has elsewhere: its uuid, its key, reports on their way.
+    /// What a batch has elsewhere: its uuids, reports on their way. Its key went when it was marked.
     async fn belongings_of_batch(&self, bid: Bid) -> Result<Vec<Op>> {
         let mut ops = Vec::new();
         let submission = match self.find::<Submission>(BatchNode::Submission.of(bid)).await {
@@ -264,9 +272,7 @@ impl Queue {
             Err(Error::Corrupt { .. }) => Submission::default(),
             Err(error) => return Err(error),
         };
-        let uuid = submission.other.get("uuid").and_then(|uuid| uuid.as_str()).map(map::batch_uuid);
-        let key = submission.key.as_deref().map(map::journal_key);
-        for at in uuid.into_iter().chain(key) {
+        for at in submission.uuids().map(map::batch_uuid) {
             match self.get(&at).await {
                 Ok((data, stat)) if read_id::<Bid>(&data) == Ok(bid) => {
                     ops.push(Op::delete(at, stat.version));
@@ -281,6 +287,15 @@ impl Queue {
         let ours = outgoing.iter().filter(|name| name.starts_with(&prefix));
         ops.extend(ours.map(|name| Op::delete(path::join(map::OUTBOX, name), None)));
         Ok(ops)
+    }
+}
+
+/// Whether a batch leaves the tree by itself: completed, or failed only because it, or jobs of it, expired.
+pub fn may_be_cleaned(batch: &Batch) -> bool {
+    match batch.state() {
+        BatchState::Completed => true,
+        BatchState::Failed => batch.status.other.contains_key(EXPIRED),
+        _ => false,
     }
 }
 

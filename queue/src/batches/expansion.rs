@@ -20,6 +20,7 @@ use super::lease::{BatchLease, misfit};
 use crate::committer::{MAX_OPS, commit_alone};
 use crate::error::{Error, Result};
 use crate::ids::Bid;
+use crate::journal::{KeyMove, is_about_keys};
 use crate::map::{self, BatchNode};
 use crate::nodes::{Expansion, Node};
 use crate::plan::Lock;
@@ -38,7 +39,7 @@ pub enum Expanded {
 }
 
 /// Kept in a batch's status: it was held once because its profile says so, and is not again.
-const HELD_BY_PROFILE: &str = "held_by_profile";
+pub(crate) const HELD_BY_PROFILE: &str = "held_by_profile";
 
 impl Queue {
     /// Begins an expansion, or goes on with one: the row to go on from. The manifest, which has `total`
@@ -93,6 +94,8 @@ impl Queue {
         loop {
             match self.announce(lease, &prepared, &expansion).await {
                 Err(Error::Store(error)) if crate::jobs::is_about_holds(&error) => self.forget_holds(),
+                // Another submission with the same key has come meanwhile, or one has ended.
+                Err(Error::Store(error)) if is_about_keys(&error) => {}
                 answer => return answer.map(|()| 0),
             }
         }
@@ -134,7 +137,8 @@ impl Queue {
             None => Op::create(path, prepared.announcement()),
         };
         let node = Op::create(BatchNode::Expansion.of(bid), expansion.write(scene.dialect));
-        let more = [node, frozen, holds.collection_check()];
+        let mut more = vec![node, frozen, holds.collection_check()];
+        more.extend(self.key_ops(&lease.batch, KeyMove::Begins, &scene).await?);
         let to = BatchState::Processing;
         let plan = batch::advance(&lease.batch, to, Who::Queue, "", Lock::Keep, &more, &scene)
             .map_err(|refused| Error::refused(bid, refused))?;

@@ -4,8 +4,10 @@ use ingest_store::Kind;
 use ingest_store::recipes::lock_table::{Claim, Released, Token};
 
 use crate::committer::{Mark, Unit, commit_alone};
+use crate::date::Date;
 use crate::error::{Error, Result};
 use crate::ids::{Bid, Jid};
+use crate::journal::{EXPIRED, KeyMove, is_about_keys};
 use crate::map::{self, BatchNode, QueueRef};
 use crate::nodes::{Expansion, Node};
 use crate::plan::Lock;
@@ -99,11 +101,31 @@ impl Queue {
     /// A batch that cannot be expanded: the depositor is told. That is owed from here on: its report is in
     /// the outbox.
     pub async fn fail_batch(&self, lease: &mut BatchLease, message: &str) -> Result<()> {
+        let batch = lease.batch.clone();
+        self.fail_as(lease, &batch, Who::Queue, message).await
+    }
+
+    /// A batch that was to be expanded before this date, and was not: as [`Queue::fail_batch`]. It leaves the
+    /// tree by itself, as a completed one does.
+    pub async fn expire_batch(&self, lease: &mut BatchLease, date: Date) -> Result<()> {
+        let mut batch = lease.batch.clone();
+        batch.status.other.insert(EXPIRED.into(), date.to_string().into());
+        let message = format!("expired: it was to be begun before {date}, and was {} then", batch.state());
+        self.fail_as(lease, &batch, Who::Timekeeper, &message).await
+    }
+
+    async fn fail_as(&self, lease: &mut BatchLease, batch: &Batch, by: Who, message: &str) -> Result<()> {
         let (to, scene) = (BatchState::Failed, self.scene());
-        let more = [super::report::first_report(lease.bid(), &scene)];
-        let plan = batch::advance(&lease.batch, to, Who::Queue, message, Lock::GiveBack, &more, &scene)
-            .map_err(|refused| Error::refused(lease.bid(), refused))?;
-        self.commit_batch(lease, plan, Lock::GiveBack).await
+        loop {
+            let mut more = vec![super::report::first_report(lease.bid(), &scene)];
+            more.extend(self.key_ops(batch, KeyMove::Ends, &scene).await?);
+            let plan = batch::advance(batch, to, by, message, Lock::GiveBack, &more, &scene)
+                .map_err(|refused| Error::refused(lease.bid(), refused))?;
+            match self.commit_batch(lease, plan, Lock::GiveBack).await {
+                Err(Error::Store(error)) if is_about_keys(&error) => {}
+                answer => return answer,
+            }
+        }
     }
 
     /// Ends the processing of a batch whose jobs have all ended: one multi, with the proof that none is
@@ -119,14 +141,20 @@ impl Queue {
             }
             None => return Ok(Ended::Waits("its expansion has not begun".into())),
         };
-        let plan = batch::end(&lease.batch, cursor, &self.scene())
-            .map_err(|refused| Error::refused(bid, refused))?;
-        match self.commit_batch(lease, plan, Lock::Keep).await {
-            Ok(()) => Ok(Ended::Yes),
-            Err(Error::Store(error)) if error.kind() == Kind::NotEmpty => {
-                Ok(Ended::Waits(self.what_is_left(bid).await?))
+        let scene = self.scene();
+        loop {
+            let mut plan =
+                batch::end(&lease.batch, cursor, &scene).map_err(|refused| Error::refused(bid, refused))?;
+            // Whoever waits behind it may begin.
+            plan.ops.extend(self.key_ops(&lease.batch, KeyMove::Ends, &scene).await?);
+            match self.commit_batch(lease, plan, Lock::Keep).await {
+                Ok(()) => return Ok(Ended::Yes),
+                Err(Error::Store(error)) if error.kind() == Kind::NotEmpty => {
+                    return Ok(Ended::Waits(self.what_is_left(bid).await?));
+                }
+                Err(Error::Store(error)) if is_about_keys(&error) => {}
+                Err(error) => return Err(error),
             }
-            Err(error) => Err(error),
         }
     }
 

@@ -15,6 +15,7 @@ use super::lease::BatchLease;
 use crate::date::Date;
 use crate::error::{Error, Result};
 use crate::ids::{Bid, Jid};
+use crate::journal::EXPIRED;
 use crate::map::{self, BatchNode};
 use crate::nodes::{Node, Other, Outgoing, ReportedJob, StatusReport};
 use crate::plan::Lock;
@@ -53,11 +54,17 @@ impl ReportDraft {
     }
 
     /// Where the batch goes when the report is sent. One that never had a job has failed: nothing of it is
-    /// stored.
+    /// stored; so has one of which a job expired.
     pub fn outcome(&self) -> BatchState {
         let StatusReport { failed_jobs, successful_jobs, deleted_jobs, .. } = &self.report;
         let nothing = successful_jobs.is_empty() && deleted_jobs.is_empty();
-        if failed_jobs.is_empty() && !nothing { BatchState::Completed } else { BatchState::Failed }
+        let complete = failed_jobs.is_empty() && !nothing && self.expired() == 0;
+        if complete { BatchState::Completed } else { BatchState::Failed }
+    }
+
+    /// How many jobs were not begun in time.
+    pub fn expired(&self) -> usize {
+        expired(&self.report)
     }
 
     /// The key that every sending of this report carries.
@@ -143,13 +150,18 @@ impl Queue {
         }
         let to = draft.outcome();
         let (lock, scene) = (Lock::GiveBack, self.scene());
+        let mut ended = lease.batch.clone();
+        // If nothing but time was wrong with it, nobody can do anything about it.
+        if draft.expired() > 0 && draft.report.failed_jobs.is_empty() {
+            ended.status.other.insert(EXPIRED.into(), self.now().to_string().into());
+        }
         let plan = if lease.batch.state() == BatchState::Failed {
             // It stays what it is, for the reason that it has.
             let message = with_note(lease.batch.status.message.clone(), &draft.report);
             batch::set(&lease.batch, BatchState::Failed, &message, lock, &more, &scene)
         } else {
             let message = with_note(summary(&draft.report), &draft.report);
-            batch::advance(&lease.batch, to, Who::Worker, &message, lock, &more, &scene)
+            batch::advance(&ended, to, Who::Worker, &message, lock, &more, &scene)
                 .map_err(|refused| Error::refused(bid, refused))?
         };
         self.commit_batch(lease, plan, Lock::GiveBack).await?;
@@ -223,8 +235,17 @@ fn newly(now: &[ReportedJob], before: &[ReportedJob]) -> Vec<Jid> {
 
 fn summary(report: &StatusReport) -> String {
     let (completed, failed) = (report.successful_jobs.len(), report.failed_jobs.len());
-    match report.deleted_jobs.len() {
-        0 => format!("{completed} completed, {failed} failed"),
-        deleted => format!("{completed} completed, {failed} failed, {deleted} deleted"),
-    }
+    let expired = expired(report);
+    let counts = [
+        (completed, "completed", true),
+        (failed, "failed", true),
+        (expired, "expired", false),
+        (report.deleted_jobs.len() - expired, "deleted", false),
+    ];
+    let told = counts.iter().filter(|(count, _, always)| *always || *count > 0);
+    told.map(|(count, what, _)| format!("{count} {what}")).collect::<Vec<_>>().join(", ")
+}
+
+fn expired(report: &StatusReport) -> usize {
+    report.deleted_jobs.iter().filter(|job| job.expired().is_some()).count()
 }

@@ -113,9 +113,23 @@ impl Queue {
         let gone: Vec<_> = read.iter_mut().filter(|(place, _)| *place == Place::Gone).collect();
         let refs = gone.iter().map(|(_, job)| map::batch_ref(bid, BatchList::Deleted, job.jid)).collect();
         let found = reads::get_many(&self.session, refs).await?;
-        for ((place, _), found) in gone.into_iter().zip(found) {
-            if found.is_some() {
+        for ((place, job), found) in gone.into_iter().zip(found) {
+            if let Some((said, _)) = found {
                 *place = Place::In(BatchList::Deleted);
+                remembered(job, &said);
+            }
+        }
+        Ok(read)
+    }
+
+    /// The same for jobs of which the list says that they are gone.
+    async fn gone(&self, bid: Bid, jids: Vec<Jid>) -> Result<Vec<(Place, ReportedJob)>> {
+        let refs = jids.iter().map(|jid| map::batch_ref(bid, BatchList::Deleted, *jid)).collect();
+        let mut read = self.read_for_report(jids).await?;
+        let found = reads::get_many(&self.session, refs).await?;
+        for ((_, job), found) in read.iter_mut().zip(found) {
+            if let Some((said, _)) = found {
+                remembered(job, &said);
             }
         }
         Ok(read)
@@ -127,8 +141,11 @@ impl Queue {
             let names = self.children(map::batch_list(bid, list)).await?;
             let mut jids: Vec<Jid> = names.iter().filter_map(|name| name.parse().ok()).collect();
             jids.sort_unstable();
-            let read = stream::iter(chunks(&jids)).map(|jids| self.read_for_report(jids));
-            let read: Vec<_> = read.buffered(AT_ONCE).try_collect().await?;
+            let look = async |jids| match list {
+                BatchList::Deleted => self.gone(bid, jids).await,
+                _ => self.read_for_report(jids).await,
+            };
+            let read: Vec<_> = stream::iter(chunks(&jids)).map(look).buffered(AT_ONCE).try_collect().await?;
             if let Some(jobs) = reported.of(list) {
                 jobs.extend(read.into_iter().flatten().map(|(_, job)| job));
             }
@@ -136,10 +153,26 @@ impl Queue {
         Ok(reported)
     }
 
+    /// What a report says of a job as it is now.
+    pub(crate) async fn reported_job(&self, jid: Jid) -> Result<ReportedJob> {
+        let mut read = self.read_for_report(vec![jid]).await?;
+        let (_, job) = read.pop().ok_or_else(|| crate::error::Error::no_job(jid))?;
+        Ok(job)
+    }
+
     async fn read_for_report(&self, jids: Vec<Jid>) -> Result<Vec<(Place, ReportedJob)>> {
         let paths = jids.iter().flat_map(|jid| NODES.map(|node| node.of(*jid))).collect();
         let found = reads::get_many(&self.session, paths).await?;
         Ok(jids.iter().zip(found.chunks(NODES.len())).map(|(jid, nodes)| told(*jid, nodes)).collect())
+    }
+}
+
+/// What the batch itself says of a job that is gone; mostly nothing.
+fn remembered(job: &mut ReportedJob, said: &[u8]) {
+    if let Ok(told) = ReportedJob::read(said)
+        && told.jid == job.jid
+    {
+        *job = told;
     }
 }
 

@@ -113,7 +113,7 @@ impl Queue {
                 if lease.last() != last {
                     self.move_feed(lease, last, 0).await?;
                 }
-                return Ok(Created { bid, known: true });
+                return Ok(Created { bid, known: true, merged: false, stale: false });
             }
             let (next, fence) = self.next_number(map::BATCHES).await?;
             let bid = Bid::new(next);
@@ -128,7 +128,7 @@ impl Queue {
             ops.extend(batch::create(bid, &uuid, submission, &scene));
             ops.push(fence);
             match self.commit_feed(lease, ops, node, &scene).await {
-                Ok(()) => return Ok(Created { bid, known: false }),
+                Ok(()) => return Ok(Created { bid, known: false, merged: false, stale: false }),
                 // Another has made a batch meanwhile: the next number, or its batch.
                 Err(Error::Store(error)) if matches!(error.kind(), Kind::NodeExists | Kind::BadVersion) => {
                     taken = (error.path() == Some(map::batch(bid).as_str())).then_some(bid);

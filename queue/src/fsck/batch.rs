@@ -12,8 +12,9 @@ use super::sharded::{self, Sharded};
 use crate::dialect::Dialect;
 use crate::error::Result;
 use crate::ids::Bid;
+use crate::journal::KEY;
 use crate::map::{self, BatchNode};
-use crate::nodes::{BatchStatus, Expansion, Hold, Node, StatusReport, Submission, read_id};
+use crate::nodes::{BatchStatus, Expansion, Hold, Keys, Node, StatusReport, Submission, read_id};
 use crate::states::BatchState;
 
 const NOT_DERIVABLE: &str =
@@ -37,6 +38,8 @@ pub(super) struct BatchView {
     lasting_lock: Option<i32>,
     /// The uuid that the depositor was given, and where it leads.
     uuid: Option<(String, Seen<Bid>)>,
+    /// Its key, and who has that.
+    key: Option<(String, Seen<Keys>)>,
     /// What else tells how far it is; looked at only if its status does not.
     signs: Option<Signs>,
 }
@@ -49,6 +52,13 @@ struct Signs {
 }
 
 impl BatchView {
+    /// Where its key is, while it has one.
+    pub(super) fn key_path(&self) -> Option<String> {
+        let state = self.status.good()?.status;
+        let has = matches!(state, BatchState::Pending | BatchState::Held | BatchState::Processing);
+        self.key.as_ref().filter(|_| has).map(|(key, _)| map::journal_key(key))
+    }
+
     /// The uuid that its submission names.
     pub(super) fn uuid(&self) -> Option<&str> {
         self.uuid.as_ref().map(|(uuid, _)| uuid.as_str())
@@ -79,6 +89,10 @@ pub(super) async fn look(reader: &Reader, bid: Bid) -> Result<BatchView> {
         }
         None => None,
     };
+    let key = match status.good().and_then(|status| status.other.get(KEY)?.as_str()) {
+        Some(key) => Some((key.to_owned(), reader.read::<Keys>(&map::journal_key(key)).await?)),
+        None => None,
+    };
     let signs = match &status {
         Seen::Good { .. } => None,
         _ if !there => None,
@@ -98,6 +112,7 @@ pub(super) async fn look(reader: &Reader, bid: Bid) -> Result<BatchView> {
         report,
         lasting_lock,
         uuid,
+        key,
         signs,
     })
 }
@@ -150,6 +165,11 @@ pub(super) fn judge(view: &BatchView, context: &Context) -> Vec<Verdict> {
     if let Some((uuid, seen)) = &view.uuid {
         found.extend(uuid_leads_home(bid, uuid, seen));
     }
+    if let (Some((key, seen)), Some(status)) = (&view.key, view.status.good())
+        && view.deleting.is_missing()
+    {
+        found.extend(key_leads_home(bid, status.status, key, seen, context.dialect));
+    }
     found
 }
 
@@ -164,6 +184,9 @@ fn status(view: &BatchView, trouble: &str, context: &Context) -> Verdict {
     };
     let mut status = BatchStatus::new(state, context.now);
     status.commits.push(context.commit.clone());
+    if let Some(key) = view.submission.good().and_then(|submission| submission.key.as_deref()) {
+        status.other.insert(KEY.into(), key.into());
+    }
     status.message = match &view.status {
         Seen::Bad { .. } => {
             format!("its status was unreadable; see {}", super::quarantine::place(&path, context))
@@ -235,6 +258,38 @@ fn manifest(view: &BatchView, found: &mut Vec<Verdict>) {
     }
 }
 
+/// While it waits or is processed, its key names it.
+fn key_leads_home(
+    bid: Bid,
+    state: BatchState,
+    key: &str,
+    seen: &Seen<Keys>,
+    dialect: Dialect,
+) -> Option<Verdict> {
+    let keys = seen.good().cloned().unwrap_or_default();
+    let keyed = keys.of(key).cloned().unwrap_or_default();
+    let (named, after) = match state {
+        BatchState::Pending | BatchState::Held => (keyed.waiting, keys.waits(key, bid)),
+        BatchState::Processing => (keyed.running, keys.begins(key, bid)),
+        _ => return None,
+    };
+    if named == Some(bid) {
+        return None;
+    }
+    let path = map::journal_key(key);
+    if let Some(other) = named {
+        let what = format!("{bid} is {state}, and its key `{key}` leads to {other}");
+        return Some(Verdict::new(Code::NoKey, path, what, Fix::Person(Code::NoKey.repair())));
+    }
+    let what = format!("{bid} is {state}, and its key `{key}` does not lead to it");
+    let fix = Fix::Write { version: seen.version(), data: after.write(dialect) };
+    let verdict = Verdict::new(Code::NoKey, path, what, fix);
+    Some(match seen {
+        Seen::Bad { why, data, .. } => verdict.keeping(why, data.clone()),
+        _ => verdict,
+    })
+}
+
 fn uuid_leads_home(bid: Bid, uuid: &str, seen: &Seen<Bid>) -> Option<Verdict> {
     let path = map::batch_uuid(uuid);
     let what = match seen {
@@ -287,6 +342,7 @@ mod tests {
             report: whole(),
             lasting_lock: None,
             uuid: Some(("u".into(), Seen::value(Bid::new(1)))),
+            key: None,
             signs: None,
         }
     }

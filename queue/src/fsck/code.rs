@@ -105,9 +105,12 @@ codes! {
     Hold = "L03", Warn, "a hold does not say who holds and why",
         "its data goes to the quarantine; the hold stays in force";
 
-    LostKey = "K01", Warn, "a key leads to no waiting batch",
-        "removed; what it held goes to the quarantine";
-    LostDate = "K02", Warn, "a date is kept for a job that does not wait", "removed";
+    LostKey = "K01", Warn, "a key leads to a batch that does not have it: gone, ended, or another's",
+        "freed; what it held goes to the quarantine";
+    LostDate = "K02", Warn, "a date is kept for a job that does not wait for it", "removed";
+    NoDate = "K03", Error, "a job waits for a date, or expires at one, that is not kept", "kept again";
+    NoKey = "K04", Error, "a batch waits or is processed under a key that does not lead to it",
+        "the key is made to lead to it; if it leads to another batch a person must look, and delete one of them";
 
     LastingSlot = "S01", Warn, "a slot of a semaphore belongs to no session, and is never given back",
         "removed at its version";

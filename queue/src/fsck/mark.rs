@@ -1,6 +1,8 @@
 //! Single nodes that lead to a job or a batch, lock something or reserve something, and nodes that
 //! should not be there at all.
 
+use std::collections::BTreeMap;
+
 use futures::future::OptionFuture;
 use ingest_store::{Op, Stat, path};
 
@@ -14,9 +16,10 @@ use crate::feeds::{MOST_FEEDS, Qid};
 use crate::ids::{Bid, Jid};
 use crate::map::{self, BatchNode, JobNode};
 use crate::nodes::{
-    AccessStatus, AccessToken, AssignmentNode, BatchStatus, FeedNode, Hold, JobStatus, LocalId, Node,
+    AccessStatus, AccessToken, AssignmentNode, BatchStatus, FeedNode, Hold, JobStatus, Keys, LocalId, Node,
     Outgoing, Unreadable, read_id,
 };
+use crate::plan::job::date_refs;
 use crate::states::{AccessState, BatchState, JobState};
 
 /// What a node is there for.
@@ -31,6 +34,8 @@ pub(super) enum Mark {
     Reservation,
     Hold,
     Key,
+    /// One that a batch says it has: looked at with the batch, too.
+    ClaimedKey,
     Date,
     Semaphore,
     Slot,
@@ -63,6 +68,10 @@ enum LeadsTo {
     Nothing,
     /// `None`: it is gone.
     Batch(Bid, Option<Seen<BatchState>>),
+    /// Every batch that a key names.
+    Keyed(BTreeMap<Bid, Option<Seen<BatchState>>>),
+    /// A job with its dates.
+    Dated(Jid, Option<Seen<JobStatus>>),
     Job(Jid, Option<Seen<JobState>>),
     /// The access item that the node belongs to is there.
     Item(bool),
@@ -76,12 +85,21 @@ pub(super) async fn look(reader: &Reader, mark: Mark, at: &str) -> Result<MarkVi
         None => Seen::Missing,
     };
     let leads_to = match (mark, node.good()) {
-        (Mark::Uuid | Mark::Key, Some(data)) => batch(reader, read_id(data).ok()).await?,
+        (Mark::Uuid, Some(data)) => batch(reader, read_id(data).ok()).await?,
+        (Mark::Key | Mark::ClaimedKey, Some(data)) => {
+            keyed(reader, &Keys::read(data).unwrap_or_default()).await?
+        }
         (Mark::Outgoing, Some(_)) => batch(reader, outgoing(path::name(at)).map(|(bid, _)| bid)).await?,
         (Mark::Reservation, Some(data)) => holder(reader, LocalId::read(data).unwrap_or_default()).await?,
-        (Mark::Date, Some(_)) => {
-            job(reader, map::parse_journal_date(path::name(at)).map(|(_, jid)| jid)).await?
-        }
+        (Mark::Date, _) => match map::parse_journal_date(path::name(at)) {
+            Some((_, jid)) => {
+                let there = reader.stat(&map::job(jid)).await?;
+                let status_at = JobNode::Status.of(jid);
+                let status = there.map(|_| reader.read::<JobStatus>(&status_at));
+                LeadsTo::Dated(jid, OptionFuture::from(status).await.transpose()?)
+            }
+            None => LeadsTo::Nothing,
+        },
         (Mark::AccessStatus | Mark::AccessToken, _) => {
             LeadsTo::Item(reader.stat(path::parent(at)).await?.is_some())
         }
@@ -100,6 +118,16 @@ async fn batch(reader: &Reader, bid: Option<Bid>) -> Result<LeadsTo> {
     let status =
         OptionFuture::from(there.map(|_| reader.read::<BatchStatus>(&status_at))).await.transpose()?;
     Ok(LeadsTo::Batch(bid, status.map(|status| status.map(|status| status.status))))
+}
+
+async fn keyed(reader: &Reader, keys: &Keys) -> Result<LeadsTo> {
+    let mut found = BTreeMap::new();
+    for bid in keys.keys.iter().flat_map(|keyed| keyed.waiting.into_iter().chain(keyed.running)) {
+        if let LeadsTo::Batch(bid, state) = batch(reader, Some(bid)).await? {
+            found.insert(bid, state);
+        }
+    }
+    Ok(LeadsTo::Keyed(found))
 }
 
 async fn job(reader: &Reader, jid: Option<Jid>) -> Result<LeadsTo> {
@@ -183,15 +211,23 @@ pub(super) fn judge(view: &MarkView, context: &Context) -> Option<Verdict> {
             (feeds > MOST_FEEDS).then(too_many)
         }
         Mark::Uuid => put_away(Code::LostUuid, lost_batch(view, |_| true)?),
-        Mark::Key => {
-            let waits = |state| matches!(state, BatchState::Pending | BatchState::Held);
-            put_away(Code::LostKey, lost_batch(view, waits)?)
+        Mark::Key | Mark::ClaimedKey => {
+            let keys = match Keys::read(data) {
+                Ok(keys) => keys,
+                Err(_) if view.mark == Mark::ClaimedKey => return None,
+                Err(Unreadable(why)) => return put_away(Code::LostKey, format!("it cannot be read: {why}")),
+            };
+            let (left, what) = lost_key(view, &keys)?;
+            if left.is_empty() {
+                return put_away(Code::LostKey, what);
+            }
+            replace(Code::LostKey, what, left.write(dialect))
         }
         Mark::Outgoing => {
             let trouble = Outgoing::read(data).err().map(|Unreadable(why)| format!("cannot be read: {why}"));
             put_away(Code::LostReport, lost_batch(view, |_| true).or(trouble)?)
         }
-        Mark::Date => put_away(Code::LostDate, lost_job(&view.leads_to, JobState::is_waiting)?),
+        Mark::Date => put_away(Code::LostDate, lost_date(view)?),
         Mark::Reservation => put_away(Code::LocalId, reservation(view, data, dialect)?),
         Mark::Hold | Mark::Assignment if data.is_empty() => None,
         Mark::Assignment => {
@@ -236,6 +272,7 @@ pub(super) fn guard(view: &MarkView) -> Option<Op> {
     let (path, version) = match &view.leads_to {
         LeadsTo::Batch(bid, Some(status)) => (BatchNode::Status.of(*bid), status.version()),
         LeadsTo::Job(jid, Some(status)) => (JobNode::Status.of(*jid), status.version()),
+        LeadsTo::Dated(jid, Some(status)) => (JobNode::Status.of(*jid), status.version()),
         _ => return None,
     };
     version.map(|version| Op::check(path, version))
@@ -249,6 +286,12 @@ fn missing(view: &MarkView, context: &Context) -> Option<Verdict> {
         (Mark::Directory, _) => verdict(Code::NoDirectory, "it is missing", make("".into())),
         (Mark::AccessStatus, LeadsTo::Item(true)) => {
             verdict(Code::AccessStatus, "its status is missing", make(failed(&view.path, false, context)))
+        }
+        (Mark::Date, LeadsTo::Dated(jid, Some(Seen::Good { value, .. })))
+            if date_refs(*jid, value).any(|at| at == view.path) =>
+        {
+            let what = format!("{jid} is {} and has this date, and it is not kept", value.status);
+            Some(Verdict::new(Code::NoDate, view.path.as_str(), what, make("".into())))
         }
         (Mark::AccessToken, LeadsTo::Item(true)) => {
             verdict(Code::AccessToken, "its token is missing", Fix::Person(Code::AccessToken.repair()))
@@ -278,6 +321,44 @@ fn lost_batch(view: &MarkView, fits: impl Fn(BatchState) -> bool) -> Option<Stri
         // What a batch that nobody can read waits for is not known.
         LeadsTo::Batch(..) => None,
         _ => Some("it names no batch".to_owned()),
+    }
+}
+
+/// What is left of a key, and why it is less.
+fn lost_key(view: &MarkView, keys: &Keys) -> Option<(Keys, String)> {
+    let LeadsTo::Keyed(found) = &view.leads_to else { return None };
+    let has = |bid: Bid, fits: fn(BatchState) -> bool| match found.get(&bid) {
+        Some(Some(Seen::Good { value, .. })) => fits(*value),
+        // What a batch that nobody can read waits for is not known.
+        Some(Some(_)) => true,
+        _ => false,
+    };
+    let waits = |state| matches!(state, BatchState::Pending | BatchState::Held);
+    let mut left = keys.only(|bid| has(bid, waits), |bid| has(bid, |state| state == BatchState::Processing));
+    left.keys.retain(|keyed| map::journal_key(&keyed.key) == view.path);
+    if left == *keys && !keys.is_empty() {
+        return None;
+    }
+    let states = found.iter().map(|(bid, state)| match state {
+        Some(Seen::Good { value, .. }) => format!("{bid} is {value}"),
+        Some(_) => format!("{bid} cannot be read"),
+        None => format!("{bid} is gone"),
+    });
+    let states: Vec<String> = states.collect();
+    Some((left, format!("it leads to what does not have it: {}", states.join(", "))))
+}
+
+fn lost_date(view: &MarkView) -> Option<String> {
+    match &view.leads_to {
+        LeadsTo::Dated(jid, None) => Some(format!("it is kept for {jid}, which is gone")),
+        LeadsTo::Dated(jid, Some(Seen::Good { value, .. }))
+            if !date_refs(*jid, value).any(|at| at == view.path) =>
+        {
+            Some(format!("it is kept for {jid}, which is {} and does not wait for it", value.status))
+        }
+        // What a job that nobody can read waits for is not known.
+        LeadsTo::Dated(..) => None,
+        _ => Some("it names no job".to_owned()),
     }
 }
 
@@ -372,18 +453,63 @@ mod tests {
         let lost = |mark, state| code(&view(mark, "/x", bid, to_batch(state)));
         assert_eq!(lost(Mark::Uuid, Some(BatchState::Completed)), None);
         assert_eq!(lost(Mark::Uuid, None), Some("U01"));
-        assert_eq!(lost(Mark::Key, Some(BatchState::Held)), None);
-        assert_eq!(lost(Mark::Key, Some(BatchState::Processing)), Some("K01"));
-        assert_eq!(lost(Mark::Key, None), Some("K01"));
+    }
+
+    fn key_view(keys: &Keys, states: &[(u32, Option<BatchState>)]) -> MarkView {
+        let data = String::from_utf8(keys.write(Dialect::Design).to_vec()).unwrap();
+        let found = states.iter().map(|(bid, state)| (Bid::new(*bid), state.map(Seen::value))).collect();
+        view(Mark::Key, &map::journal_key("k"), &data, LeadsTo::Keyed(found))
+    }
+
+    #[test]
+    fn a_key_leads_to_one_that_waits_and_one_that_is_processed() {
+        use BatchState::{Held, Pending, Processing, Reporting};
+        let waits = Keys::default().waits("k", Bid::new(1));
+        let lost = |state| code(&key_view(&waits, &[(1, state)]));
+        assert_eq!((lost(Some(Pending)), lost(Some(Held))), (None, None));
+        assert_eq!((lost(Some(Processing)), lost(None)), (Some("K01"), Some("K01")));
+        let both = waits.begins("k", Bid::new(1)).waits("k", Bid::new(2));
+        assert_eq!(code(&key_view(&both, &[(1, Some(Processing)), (2, Some(Pending))])), None);
+        // The one that has ended goes, the one that waits stays.
+        let ended = key_view(&both, &[(1, Some(Reporting)), (2, Some(Pending))]);
+        let found = judge(&ended, &Context::for_tests()).unwrap();
+        assert_eq!(found.code, Code::LostKey);
+        let Fix::Write { data, .. } = found.fix else { panic!("{:?}", found.fix) };
+        assert_eq!(Keys::read(&data).unwrap(), Keys::default().waits("k", Bid::new(2)));
+        let another = Keys::default().waits("another", Bid::new(1));
+        assert_eq!(
+            code(&key_view(&another, &[(1, Some(Pending))])),
+            Some("K01"),
+            "it lies under another hash"
+        );
         assert_eq!(code(&view(Mark::Key, "/x", "garbage", LeadsTo::Nothing)), Some("K01"));
     }
 
     #[test]
-    fn a_date_is_kept_for_a_job_that_waits() {
-        let lost = |state| code(&view(Mark::Date, "/x", "", to_job(state)));
-        assert_eq!(lost(Some(JobState::Held)), None);
-        assert_eq!(lost(Some(JobState::Downloading)), Some("K02"));
-        assert_eq!(lost(None), Some("K02"));
+    fn a_date_is_kept_as_long_as_its_job_waits_for_it_and_no_longer() {
+        let (date, jid) = (Date::from_millis(7), Jid::new(1));
+        let of = |status: Option<JobStatus>| LeadsTo::Dated(jid, status.map(Seen::value));
+        let waiting = |process_date, expiration_date| JobStatus {
+            process_date,
+            expiration_date,
+            ..JobStatus::new(JobState::Pending, date)
+        };
+        let (due, late) = (map::journal_date(7, jid), map::journal_expiration(7, jid));
+        for (at, status) in [(&due, waiting(Some(date), None)), (&late, waiting(None, Some(date)))] {
+            let there = view(Mark::Date, at, "", of(Some(status.clone())));
+            assert_eq!(code(&there), None, "{at}");
+            assert_eq!(code(&MarkView { node: Seen::Missing, ..there }), Some("K03"), "{at}");
+            for other in [None, Some(waiting(None, None))] {
+                let lost = view(Mark::Date, at, "", of(other));
+                assert_eq!(code(&lost), Some("K02"), "{at}");
+                assert_eq!(code(&MarkView { node: Seen::Missing, ..lost }), None, "{at}");
+            }
+        }
+        // One that is kept twice is kept once too often.
+        assert_eq!(
+            code(&view(Mark::Date, &map::journal_date(8, jid), "", of(Some(waiting(Some(date), None))))),
+            Some("K02")
+        );
     }
 
     #[test]

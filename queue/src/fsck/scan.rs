@@ -3,7 +3,7 @@
 //! What is kept in memory is a few bytes for each reference. Listings and jobs are of different
 //! moments, so a suspect may have moved meanwhile; it is looked at again afterwards.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use futures::stream::{self, StreamExt, TryStreamExt};
 use ingest_store::path;
@@ -19,6 +19,7 @@ use crate::feeds::Qid;
 use crate::feeds::workers::is_worker;
 use crate::ids::{Aid, Bid, Jid};
 use crate::map::{self, AccessSize, QueueRef};
+use crate::plan::job::date_refs;
 use crate::states::{BatchList, JobState, States};
 
 /// How many things are looked at side by side; their reads share the reader's bound.
@@ -53,8 +54,10 @@ pub(super) struct Scan<'a, 'o> {
     queue_refs: Vec<QueueRef>,
     list_refs: Vec<(Jid, Bid, BatchList)>,
     batches: HashSet<Bid>,
-    /// Uuids that are looked at with their batch.
+    /// Uuids, and paths of keys, that are looked at with their batch.
     claimed: HashSet<String>,
+    /// Dates that jobs wait for, and where they are kept.
+    dates: BTreeSet<String>,
 }
 
 impl<'a, 'o> Scan<'a, 'o> {
@@ -69,6 +72,7 @@ impl<'a, 'o> Scan<'a, 'o> {
             list_refs: Vec::new(),
             batches: HashSet::new(),
             claimed: HashSet::new(),
+            dates: BTreeSet::new(),
         }
     }
 
@@ -106,7 +110,7 @@ impl<'a, 'o> Scan<'a, 'o> {
         }
         for (dir, below) in [
             (map::LOCKS, &["queue", "collections", "storage", "inventory", "localid"][..]),
-            ("/journal", &["keys", "dates"]),
+            (map::JOURNAL, &["keys", "dates", "expirations"]),
             (map::ACCESS, &["small", "large"]),
         ] {
             self.known(dir, Mark::Unknown, |name| below.contains(&name)).await?;
@@ -151,6 +155,7 @@ impl<'a, 'o> Scan<'a, 'o> {
                 self.suspects.push(Thing::Lists(bid));
             }
             self.claimed.extend(batch.uuid().map(str::to_owned));
+            self.claimed.extend(batch.key_path());
             self.list_refs.extend(listed.refs.into_iter().map(|(jid, list)| (jid, bid, list)));
             self.suspects.extend(listed.strays.into_iter().map(|at| Thing::Mark(Mark::Stray, at)));
             self.suspects.extend(listed.unknown.into_iter().map(|at| Thing::Mark(Mark::Unknown, at)));
@@ -187,6 +192,9 @@ impl<'a, 'o> Scan<'a, 'o> {
             if !job::judge(&view, self.context.dialect).is_empty() {
                 self.suspects.push(Thing::Job(hints));
             }
+            if let Some(status) = view.status.good() {
+                self.dates.extend(date_refs(view.jid, status));
+            }
             done += 1;
             self.observer.tell(Progress { stage: "jobs", done, total });
         }
@@ -208,11 +216,18 @@ impl<'a, 'o> Scan<'a, 'o> {
         ] {
             let names = self.names(dir).await?;
             let names = names.iter().filter(|name| mark != Mark::Uuid || !self.claimed.contains(*name));
-            marks.extend(names.map(|name| (mark, path::join(dir, name))));
+            marks.extend(names.map(|name| match path::join(dir, name) {
+                at if mark == Mark::Key && self.claimed.contains(&at) => (Mark::ClaimedKey, at),
+                at => (mark, at),
+            }));
         }
         let is_date = |name: &str| map::parse_journal_date(name).is_some();
-        let dates = self.known(map::JOURNAL_DATES, Mark::Stray, is_date).await?;
-        marks.extend(dates.iter().map(|name| (Mark::Date, path::join(map::JOURNAL_DATES, name))));
+        let mut dates = std::mem::take(&mut self.dates);
+        for dir in [map::JOURNAL_DATES, map::JOURNAL_EXPIRATIONS] {
+            let names = self.known(dir, Mark::Stray, is_date).await?;
+            dates.extend(names.iter().map(|name| path::join(dir, name)));
+        }
+        marks.extend(dates.into_iter().map(|at| (Mark::Date, at)));
         let is_report = |name: &str| mark::outgoing(name).is_some();
         let reports = self.known(map::OUTBOX, Mark::Stray, is_report).await?;
         marks.extend(reports.iter().map(|name| (Mark::Outgoing, path::join(map::OUTBOX, name))));

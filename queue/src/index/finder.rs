@@ -1,6 +1,7 @@
 //! The index kept true to the tree, and the jobs handed out to whoever waits for one.
 //!
-//! **What it promises.** One recursive watch, one listing at the start, and then no request at all
+//! **What it promises.** One recursive watch on the queues and one on the process dates, a listing of each at the
+//! start, and then no request at all
 //! while nothing happens. Whoever waits in [`Finder::next`] is woken by what makes a job ready: an
 //! arrival, a release, a date, a delay that has passed, a turn that has come. One job wakes one waiter.
 //! A job that is locked elsewhere costs one watch on its lock, for as long as it is parked.
@@ -25,6 +26,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
 use super::{Candidate, Counts, Index, Reason, Seen, Settings};
+use crate::date::Clock;
 use crate::error::Result;
 use crate::ids::Jid;
 use crate::map::QueueRef;
@@ -85,6 +87,8 @@ struct Held {
 #[derive(Debug)]
 enum Command {
     Sweep(oneshot::Sender<usize>),
+    /// The clock goes differently: all dates are looked at again.
+    Dates,
     Released(Jid),
 }
 
@@ -101,6 +105,11 @@ impl Drop for Task {
 impl Finder {
     /// Watches, lists, and goes on from there.
     pub async fn start(session: &Session, settings: Settings) -> Result<Finder> {
+        Self::start_by(session, settings, Clock::system()).await
+    }
+
+    /// The same with a clock that process dates are compared with.
+    pub async fn start_by(session: &Session, settings: Settings, clock: Clock) -> Result<Finder> {
         let (commands, asked) = mpsc::unbounded_channel();
         let taken_from = JobState::ALL.iter().filter(|state| state.is_taken_from());
         let held = Held {
@@ -118,7 +127,7 @@ impl Finder {
             applied: Notify::new(),
             commands,
         });
-        let follower = Follower::start(Arc::clone(&shared), asked, settings).await?;
+        let follower = Follower::start(Arc::clone(&shared), asked, settings, clock).await?;
         Ok(Finder {
             _follower: Task(tokio::spawn(follower.run())),
             _timer: Task(tokio::spawn(Arc::clone(&shared).keep_time())),
@@ -224,6 +233,12 @@ impl Finder {
     pub fn components(&self, names: Vec<String>, own: &str) {
         self.shared.change(|index, now| index.components(names, own, now));
         self.shared.drop_idle_lock_watches();
+    }
+
+    /// The clock was corrected: when jobs become due is reckoned anew.
+    pub fn reckon_dates(&self) {
+        // Without a follower there is nothing to reckon.
+        let _ = self.shared.commands.send(Command::Dates);
     }
 
     /// Lists every queue and puts the index right; returns how many entries were wrong. Those that an

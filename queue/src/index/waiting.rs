@@ -218,7 +218,8 @@ impl Waiting {
 /// The priority that waiting has lifted a job to: a step for each interval, and never across the line
 /// below which jobs run only when nothing else is ready.
 pub(super) fn effective(priority: Priority, waited: Duration, ageing: Option<Duration>) -> u8 {
-    let best = if priority >= Priority::SLOW { Priority::SLOW } else { Priority::FIRST };
+    let slow = crate::classes::line();
+    let best = if priority >= slow { slow } else { Priority::FIRST };
     let steps = ageing.and_then(|step| waited.as_nanos().checked_div(step.as_nanos())).unwrap_or(0);
     let lifted = priority.number().saturating_sub(u8::try_from(steps).unwrap_or(u8::MAX));
     lifted.max(best.number())

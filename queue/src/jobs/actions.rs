@@ -122,7 +122,13 @@ impl Queue {
             let below = self.below(&map::job(jid), thorough).await?;
             let more = self.belongings(jid).await?;
             // An orphan has no batch that could name it.
-            let list = self.exists(map::batch(job.bid)).await?.map(|_| BatchList::Deleted);
+            let list = match self.exists(map::batch(job.bid)).await? {
+                None => None,
+                Some(_) if *action == Action::Expire => {
+                    Some((BatchList::Deleted, Box::pin(self.obituary(job, message)).await?))
+                }
+                Some(_) => Some((BatchList::Deleted, bytes::Bytes::new())),
+            };
             let plan = job::delete(job, &below, lock, list, &checks, &more, scene);
             return Ok(Plan { ops: plan.ops, mark: plan.mark, after: None });
         }
@@ -209,15 +215,9 @@ impl Queue {
         Ok(found)
     }
 
-    /// What a job has elsewhere in the tree: its date, the local ids reserved for it.
+    /// What a job has elsewhere in the tree, besides its dates: the local ids reserved for it.
     pub(crate) async fn belongings(&self, jid: Jid) -> Result<Vec<Op>> {
         let mut ops = Vec::new();
-        if let Some(schedule) = self.readable::<Schedule>(jid, JobNode::Schedule).await?
-            && let Some(date) = schedule.process_date
-        {
-            let path = map::journal_date(date.millis(), jid);
-            ops.extend(self.exists(&path).await?.map(|stat| Op::delete(path, stat.version)));
-        }
         let identifiers = self.readable::<Identifiers>(jid, JobNode::Identifiers).await?;
         let Some(identifiers) = identifiers else {
             return Ok(ops);

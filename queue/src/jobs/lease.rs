@@ -57,7 +57,8 @@ impl Queue {
     /// released together.
     ///
     /// `Busy`: locked elsewhere. `Changed`: the ref is not true (any more), or the job has just failed as
-    /// poison. `Forbidden`: the queue is held, or nobody works on a job in that state.
+    /// poison, or was removed because it has expired. `NotDue`: its process date is to come. `Forbidden`: the
+    /// queue is held, or nobody works on a job in that state.
     pub async fn acquire(&self, entry: QueueRef, holder: &str) -> Result<Lease> {
         let known = self.known.lock().take(entry);
         if let Some(job) = known {
@@ -81,6 +82,7 @@ impl Queue {
         if !state.is_taken_from() {
             return Err(nobody_works(jid, state));
         }
+        self.is_ripe(&job).await?;
         let mut more = Vec::new();
         if state == JobState::Pending {
             more.push(self.queue_is_open().await?);
@@ -159,6 +161,7 @@ impl Queue {
             let why = format!("it is {} with priority {}", job.state(), job.priority);
             return Err(Error::changed(entry.jid, why));
         }
+        self.is_ripe(&job).await?;
         Ok(job)
     }
 
@@ -222,7 +225,9 @@ impl Queue {
     pub async fn advance(&self, lease: &mut Lease, to: JobState, by: Who, change: &Change) -> Result<()> {
         self.commit_move(lease, to, by, change, Lock::GiveBack).await?;
         self.locks.gone(&lease.token);
-        if to.is_taken_from() {
+        if lease.job.status.is_expired(self.now()) {
+            self.expire_if_free(lease.jid()).await;
+        } else if to.is_taken_from() {
             self.known.lock().put(lease.job.clone());
         }
         Ok(())
@@ -280,7 +285,12 @@ impl Queue {
     pub async fn give_back(&self, lease: &mut Lease, message: Option<&str>) -> Result<()> {
         let status = job::given_back(&lease.job.status, message, self.now());
         match self.locks.release(&lease.token, Some(status.write(self.dialect()))).await? {
-            Released::Now => Ok(()),
+            Released::Now => {
+                if status.is_expired(self.now()) {
+                    self.expire_if_free(lease.jid()).await;
+                }
+                Ok(())
+            }
             Released::Before => Err(Error::lost(lease.jid(), "its status has moved on")),
         }
     }
@@ -363,6 +373,7 @@ impl Queue {
             );
             self.act_at(jid, &Action::Poison, &why, at).await?;
             tracing::error!(%jid, "{why}");
+            self.alert(jid, &why);
             return Err(Error::changed(jid, why));
         }
         let data = schedule.write(self.dialect());

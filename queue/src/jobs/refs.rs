@@ -115,5 +115,6 @@ fn is_optional(jid: Jid, path: &str) -> bool {
 fn is_ref(op: &Op) -> bool {
     let at = op.path();
     let is_batch_ref = || path::is_within(at, map::BATCHES) && at.contains("/states/");
-    path::is_within(at, map::JOB_STATES) || is_batch_ref()
+    let is_date = || path::is_within(at, map::JOURNAL_DATES) || path::is_within(at, map::JOURNAL_EXPIRATIONS);
+    path::is_within(at, map::JOB_STATES) || is_batch_ref() || is_date()
 }

@@ -42,6 +42,9 @@ pub struct Filter {
     pub min_priority: Option<Priority>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_priority: Option<Priority>,
+    /// Whether it waits for its process date.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheduled: Option<bool>,
 }
 
 impl Filter {
@@ -56,6 +59,7 @@ impl Filter {
             || self.needs_priority()
             || self.older_than.is_some()
             || self.newer_than.is_some()
+            || self.scheduled.is_some()
             || self.text().is_some()
     }
 
@@ -80,6 +84,7 @@ impl Filter {
     pub(super) fn admits_status(&self, status: &JobStatus) -> bool {
         self.admits_state(status.status)
             && is_between(status.last_modification_date, self.newer_than, self.older_than)
+            && self.scheduled.is_none_or(|wanted| wanted == status.process_date.is_some())
     }
 
     pub(super) fn admits_priority(&self, priority: Priority) -> bool {
@@ -155,6 +160,8 @@ impl fmt::Display for Filter {
         say("with priority", self.needs_priority().then(|| format!("{min} to {max}")));
         let text = self.text.as_ref().filter(|_| self.text().is_some());
         say("with the text", text.map(|text| format!("`{text}`")));
+        let scheduled = |yes| if yes { "for their process date" } else { "for no process date" };
+        say("that wait", self.scheduled.map(|yes| scheduled(yes).to_owned()));
         write!(f, "jobs {}", words.join(", "))
     }
 }
@@ -189,6 +196,7 @@ mod tests {
             r#"{"text": "x"}"#,
             r#"{"min_priority": 1}"#,
             r#"{"max_priority": 98}"#,
+            r#"{"scheduled": false}"#,
         ] {
             let filter: Filter = serde_json::from_str(json).unwrap();
             assert!(!filter.is_empty(), "{json}");
@@ -242,12 +250,13 @@ mod tests {
             text: Some("timeout".into()),
             min_priority: None,
             max_priority: Priority::new(20),
+            scheduled: Some(true),
         };
         assert_eq!(
             filter.to_string(),
             "jobs that are failed or held, of batch bid0000000007, of collection maps, submitted by ann, \
              last changed before 1970-01-01T00:00:10.000Z, last changed after 1970-01-01T00:00:05.000Z, \
-             with priority 00 to 20, with the text `timeout`"
+             with priority 00 to 20, with the text `timeout`, that wait for their process date"
         );
     }
 

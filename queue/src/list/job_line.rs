@@ -30,6 +30,10 @@ pub struct JobLine {
     pub attempt: u32,
     pub recoverable: bool,
     pub last_modified: Option<Date>,
+    /// What it waits for.
+    pub process_date: Option<Date>,
+    /// When it is too late to begin it.
+    pub expiration_date: Option<Date>,
     pub primary_id: Option<String>,
     pub local_ids: Vec<String>,
     pub locked_by: Option<LockedBy>,
@@ -52,6 +56,8 @@ impl JobLine {
             attempt: 0,
             recoverable: false,
             last_modified: None,
+            process_date: None,
+            expiration_date: None,
             primary_id: None,
             local_ids: Vec::new(),
             locked_by: None,
@@ -173,6 +179,8 @@ impl<'a> Job<'a> {
             attempt: status.attempt,
             recoverable: status.recoverable,
             last_modified: status.last_modification_date,
+            process_date: status.process_date,
+            expiration_date: status.expiration_date,
             primary_id: identifiers.primary_id,
             local_ids,
             locked_by,

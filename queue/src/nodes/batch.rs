@@ -7,7 +7,8 @@ use crate::date::Date;
 use crate::ids::{Bid, Jid};
 use crate::states::BatchState;
 
-/// `/batches/BID/submission`: as the depositor gave it, never written again.
+/// `/batches/BID/submission`: as the depositor gave it. It is never written again, unless another with the same key
+/// becomes part of it before it is expanded.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Submission {
@@ -121,6 +122,8 @@ pub struct ReportedJob {
     #[serde(flatten)]
     pub other: Other,
 }
+
+impl Json for ReportedJob {}
 
 /// `/outbox/BID-N`: a report on its way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

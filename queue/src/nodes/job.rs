@@ -26,6 +26,11 @@ pub struct JobStatus {
     pub recoverable: bool,
     /// Set while somebody is at work. If it is there and no lock is, the worker did not end properly.
     pub start_processing_date: Option<Date>,
+    /// Not to be begun before then: there as long as it waits for that, and so is its ref among the dates.
+    pub process_date: Option<Date>,
+    /// Not to be begun after then: there as long as it can still be too late, and so is its ref among the
+    /// expirations.
+    pub expiration_date: Option<Date>,
     pub other: Other,
 }
 
@@ -40,8 +45,15 @@ impl JobStatus {
             attempt: 0,
             recoverable: true,
             start_processing_date: None,
+            process_date: None,
+            expiration_date: None,
             other: Other::new(),
         }
+    }
+
+    /// Whether it is too late to begin it.
+    pub fn is_expired(&self, now: Date) -> bool {
+        self.status.is_waiting() && self.expiration_date.is_some_and(|date| date <= now)
     }
 }
 
@@ -57,6 +69,8 @@ impl Node for JobStatus {
             attempt: fields.count("attempt")?,
             recoverable: fields.flag("recoverable")?.unwrap_or(true),
             start_processing_date: fields.date("start_processing_date")?,
+            process_date: fields.date("process_date")?,
+            expiration_date: fields.date("expiration_date")?,
             other: fields.rest(),
         })
     }
@@ -91,8 +105,14 @@ impl Serialize for Written<'_> {
         map.serialize_entry("message", &status.message)?;
         map.serialize_entry("attempt", &status.attempt)?;
         map.serialize_entry("recoverable", &status.recoverable)?;
-        if let Some(date) = &status.start_processing_date {
-            map.serialize_entry("start_processing_date", date)?;
+        for (name, date) in [
+            ("start_processing_date", &status.start_processing_date),
+            ("process_date", &status.process_date),
+            ("expiration_date", &status.expiration_date),
+        ] {
+            if let Some(date) = date {
+                map.serialize_entry(name, date)?;
+            }
         }
         for (name, value) in &status.other {
             map.serialize_entry(name, value)?;

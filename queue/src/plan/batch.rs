@@ -8,6 +8,7 @@ use super::{Lock, Plan, Scene};
 use crate::committer::{MAX_BYTES, MAX_OPS, Mark};
 use crate::dialect::Dialect;
 use crate::ids::{Bid, Jid};
+use crate::journal::{KEY, merge};
 use crate::map::{self, BatchNode};
 use crate::nodes::{BatchStatus, Expansion, Node, Numbers, Owner, Submission};
 use crate::states::{BatchList, BatchState, Refused, States, Who, Why};
@@ -32,10 +33,14 @@ impl Batch {
 
 /// The operations that make a batch, findable by its uuid.
 pub fn create(bid: Bid, uuid: &str, submission: &Submission, scene: &Scene) -> Vec<Op> {
-    let mut submission = Submission { batch_id: Some(bid.to_string()), ..submission.clone() };
-    submission.insertion_date.get_or_insert(scene.now);
+    let mut submission = merge::dated(submission.clone(), scene.now);
+    submission.batch_id = Some(bid.to_string());
     submission.other.insert("uuid".into(), uuid.into());
-    let status = BatchStatus::new(BatchState::Pending, scene.now);
+    let mut status = BatchStatus::new(BatchState::Pending, scene.now);
+    // Whoever ends its waiting frees the key, and need not read the submission for that.
+    if let Some(key) = &submission.key {
+        status.other.insert(KEY.into(), key.as_str().into());
+    }
     // The commit that made it, so that its author finds it after a lost answer.
     let status = status.next(BatchState::Pending, scene.now, "", &scene.commit);
     let mut ops = vec![

@@ -72,11 +72,17 @@ pub fn create(jid: Jid, bid: Bid, new: &NewJob, scene: &Scene) -> Vec<Op> {
     let dir = map::job(jid);
     let node = |node: JobNode| path::join(&dir, node.name());
     let configuration = Configuration { batch_id: Some(bid), ..new.configuration.clone() };
+    let schedule = new.schedule.as_ref();
+    let status = JobStatus {
+        process_date: schedule.and_then(|dates| dates.process_date).filter(|date| *date > scene.now),
+        expiration_date: schedule.and_then(|dates| dates.expiration_date),
+        ..JobStatus::new(JobState::Pending, scene.now)
+    };
     let mut ops = vec![
         Op::create(dir.as_str(), Bytes::new()),
         Op::create(node(JobNode::Bid), bid.to_string()),
         Op::create(node(JobNode::Configuration), configuration.write(dialect)),
-        Op::create(node(JobNode::Status), JobStatus::new(JobState::Pending, scene.now).write(dialect)),
+        Op::create(node(JobNode::Status), status.write(dialect)),
         Op::create(node(JobNode::Priority), number(new.priority)),
         Op::create(node(JobNode::SpaceNeeded), Number(new.space_needed).write(dialect)),
     ];
@@ -86,15 +92,21 @@ pub fn create(jid: Jid, bid: Bid, new: &NewJob, scene: &Scene) -> Vec<Op> {
     if !new.metadata.is_empty() {
         ops.push(Op::create(node(JobNode::Metadata), new.metadata.write(dialect)));
     }
-    if let Some(schedule) = &new.schedule {
+    if let Some(schedule) = schedule {
         ops.push(Op::create(node(JobNode::Schedule), schedule.write(dialect)));
-        if let Some(date) = schedule.process_date.filter(|date| *date > scene.now) {
-            ops.push(Op::create(map::journal_date(date.millis(), jid), Bytes::new()));
-        }
     }
+    // Before the queue ref: whoever follows both knows that it is not due before it knows that it waits.
+    ops.extend(date_refs(jid, &status).map(|at| Op::create(at, Bytes::new())));
     ops.push(Op::create(QueueRef::new(JobState::Pending, new.priority, jid).path(), Bytes::new()));
     ops.push(Op::create(map::batch_ref(bid, BatchList::Processing, jid), Bytes::new()));
     ops
+}
+
+/// Where the dates of a job are kept, as long as its status has them.
+pub fn date_refs(jid: Jid, status: &JobStatus) -> impl Iterator<Item = String> {
+    let due = status.process_date.map(|date| map::journal_date(date.millis(), jid));
+    let late = status.expiration_date.map(|date| map::journal_expiration(date.millis(), jid));
+    due.into_iter().chain(late)
 }
 
 /// The status of a job that is acquired.
@@ -234,12 +246,13 @@ pub fn act(
 }
 
 /// Removes a job: everything below it, its queue ref, and its place among the living of its batch.
-/// `below` are the paths below its node, deepest first; `more` removes what belongs to it elsewhere.
+/// `below` are the paths below its node, deepest first; `more` removes what belongs to it elsewhere; `list` is
+/// where its batch names it from now on, and what it says of it there.
 pub fn delete(
     job: &Job,
     below: &[String],
     lock: Lock,
-    list: Option<BatchList>,
+    list: Option<(BatchList, Bytes)>,
     checks: &[Op],
     more: &[Op],
     scene: &Scene,
@@ -254,9 +267,10 @@ pub fn delete(
     ops.extend(rest.map(|path| Op::delete(path.as_str(), None)));
     ops.push(Op::delete(job.entry().path(), None));
     ops.push(Op::delete(map::batch_ref(job.bid, job.state().list(), job.jid), None));
-    if let Some(list) = list {
-        ops.push(Op::create(map::batch_ref(job.bid, list, job.jid), Bytes::new()));
+    if let Some((list, said)) = list {
+        ops.push(Op::create(map::batch_ref(job.bid, list, job.jid), said));
     }
+    ops.extend(date_refs(job.jid, &job.status).map(|at| Op::delete(at, None)));
     ops.extend_from_slice(more);
     ops.extend(after);
     ops.push(Op::delete(map::job(job.jid), None));
@@ -303,9 +317,19 @@ fn moved(
     if matches!(lock, Lock::Keep | Lock::Take) {
         status.attempt = status.attempt.saturating_add(1);
     }
+    // A date counts until its job is begun. One that a person requeues is wanted, however late.
+    if !matches!(to, JobState::Pending | JobState::Held) {
+        status.process_date = None;
+    }
+    if !to.is_waiting() {
+        status.expiration_date = None;
+    }
+    let kept: Vec<String> = date_refs(job.jid, &status).collect();
+    let dates = date_refs(job.jid, &job.status).filter(|at| !kept.contains(at));
     let priority = change.priority.unwrap_or(job.priority);
     let after = after(job, status, priority, &change.message, scene);
     let mut ops = fenced(job, &after, lock, checks, scene);
+    ops.extend(dates.map(|at| Op::delete(at, None)));
     ops.push(Op::delete(job.entry().path(), None));
     ops.push(Op::create(after.entry().path(), Bytes::new()));
     if from.list() != to.list() {

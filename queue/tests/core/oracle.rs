@@ -108,6 +108,9 @@ pub(crate) fn forecast(world: &World, call: &Call) -> Forecast {
             told.batch = Some(*bid);
             (told.who, told.scope) = (Some(by), Scope::Removal);
             let allowed = allows(BATCHES, batch.status.status.name(), &by.to_string(), "deleted", dialect);
+            // One that has failed is a person's, unless nothing but time was wrong with it.
+            let expired = batch.status.other.contains_key("expired");
+            let allowed = allowed && (!janitor || batch.status.status != BatchState::Failed || expired);
             told.fate = when(batch.deleting || (allowed && (batch.lock.is_none() || force)));
         }
         Call::WorkerDies { .. }

@@ -60,7 +60,7 @@ fn a_job_is_tried_again_or_its_batch_is_reported_again_and_never_both() {
         let (stage, second, jid) = failed_batch().await;
         let requeue = stage.queue.act(jid, &Action::Requeue(None), "", false);
         let report = second.act_on_batch(stage.bid, BatchAction::UpdateReport, "", false);
-        let (requeued, reported) = mix(&stage, requeue, report, after).await;
+        let (requeued, reported) = Box::pin(mix(&stage, requeue, report, after)).await;
         assert!(requeued.is_ok() != reported.is_ok(), "{requeued:?} {reported:?}");
         stage.assert_whole();
     });
@@ -72,7 +72,7 @@ fn a_job_is_deleted_or_its_batch_is_reported_again_first() {
         let (stage, second, jid) = failed_batch().await;
         let delete = stage.queue.act(jid, &Action::Delete, "", false);
         let report = second.act_on_batch(stage.bid, BatchAction::UpdateReport, "", false);
-        let (deleted, reported) = mix(&stage, delete, report, after).await;
+        let (deleted, reported) = Box::pin(mix(&stage, delete, report, after)).await;
         reported.unwrap();
         let there = stage.view().jobs.contains_key(&jid);
         assert_eq!(deleted.is_ok(), !there, "{deleted:?}");
@@ -87,7 +87,7 @@ fn a_batch_that_is_being_deleted_takes_its_jobs_with_it_whatever_is_done_to_them
             let (stage, second, jid) = failed_batch().await;
             let delete = second.delete_batch(stage.bid, "admin", "", false, |_| {});
             let act = stage.queue.act(jid, &action, "", false);
-            let (deleted, _) = mix(&stage, delete, act, after).await;
+            let (deleted, _) = Box::pin(mix(&stage, delete, act, after)).await;
             deleted.unwrap();
             assert!(stage.view().jobs.is_empty() && stage.view().batches.is_empty());
             stage.assert_whole();
@@ -101,7 +101,7 @@ fn two_nodes_delete_a_batch_together() {
         let (stage, second, _) = failed_batch().await;
         let first = stage.queue.delete_batch(stage.bid, "admin", "", false, |_| {});
         let other = second.delete_batch(stage.bid, "admin", "", false, |_| {});
-        let (one, two) = mix(&stage, first, other, after).await;
+        let (one, two) = Box::pin(mix(&stage, first, other, after)).await;
         for answer in [one, two] {
             assert!(matches!(answer, Ok(_) | Err(Error::NotFound(_))), "{answer:?}");
         }
@@ -118,7 +118,7 @@ fn a_batch_ends_before_its_failed_job_is_tried_again_or_not_at_all() {
         let mut lease = stage.batch_lease().await;
         let end = stage.queue.end_batch(&mut lease);
         let requeue = second.act(jid, &Action::Requeue(None), "", false);
-        let (ended, requeued) = mix(&stage, end, requeue, after).await;
+        let (ended, requeued) = Box::pin(mix(&stage, end, requeue, after)).await;
         let ended = ended.unwrap() == Ended::Yes;
         assert!(ended != requeued.is_ok(), "{ended} {requeued:?}");
         assert_eq!(stage.batch().status.status == BatchState::Reporting, ended);
@@ -136,7 +136,7 @@ fn a_batch_ends_only_after_its_last_job() {
         let end = second.end_batch(&mut lease);
         let done = change();
         let succeed = stage.queue.succeed(&mut at_work, &done);
-        let (ended, moved) = mix(&stage, end, succeed, after).await;
+        let (ended, moved) = Box::pin(mix(&stage, end, succeed, after)).await;
         assert_eq!(moved.unwrap(), JobState::Completed);
         ended.unwrap();
         stage.assert_whole();
@@ -151,7 +151,7 @@ fn of_two_nodes_that_want_a_job_one_gets_it() {
         let entry = stage.entry(jid);
         let first = Box::pin(stage.queue.acquire(entry, "worker"));
         let other = Box::pin(second.acquire(entry, "worker"));
-        let (one, two) = mix(&stage, first, other, after).await;
+        let (one, two) = Box::pin(mix(&stage, first, other, after)).await;
         assert!(one.is_ok() != two.is_ok(), "{one:?} {two:?}");
         let refused = one.err().or(two.err()).unwrap();
         assert!(matches!(refused, Error::Busy { .. } | Error::Lost { .. }), "{refused:?}");
@@ -169,7 +169,7 @@ fn a_worker_moves_a_job_or_has_it_taken_away() {
         let hold = second.act(jid, &Action::Hold, "", true);
         let done = change();
         let succeed = stage.queue.succeed(&mut lease, &done);
-        let (acted, moved) = mix(&stage, hold, succeed, after).await;
+        let (acted, moved) = Box::pin(mix(&stage, hold, succeed, after)).await;
         acted.unwrap();
         assert!(matches!(moved, Ok(_) | Err(Error::Lost { .. })), "{moved:?}");
         assert_eq!(stage.job(jid).state(), JobState::Held);

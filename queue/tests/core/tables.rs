@@ -62,6 +62,9 @@ pub(crate) const BATCHES: &[Row] = &[
     row("failed", "admin", "update-reporting deleted"),
     row("update-reporting", "worker", "completed failed"),
     row("completed", "janitor", "deleted"),
+    row("pending held", "timekeeper", "failed"),
+    // Only if nothing but time was wrong with it.
+    row("failed", "janitor", "deleted"),
 ];
 
 pub(crate) const ACCESS: &[Row] = &[

@@ -72,10 +72,14 @@ fn expected(at: &str, spoilt: Spoilt, snapshot: &Snapshot) -> Expected {
         | ["semaphores" | "access", _, _]
         | ["jobs", _, "lock" | "store" | "foreign"]
         | ["locks", "storage" | "inventory", _]
-        | ["journal", "dates", _]
         | ["access", _, _, "lock"] => Expected::Nothing,
+        // Their names say everything.
+        ["journal", "dates" | "expirations", _] => unless(!deleted),
         // What must be there.
-        ["jobs", _, "status" | "bid" | "configuration"] | ["batch-uuids", _] | ["access", ..] => here(at),
+        ["jobs", _, "status" | "bid" | "configuration"]
+        | ["batch-uuids", _]
+        | ["journal", "keys", _]
+        | ["access", ..] => here(at),
         // What may be empty.
         ["locks", "queue" | "collections", _] | ["space", _] => unless(deleted || spoilt == Spoilt::Empty),
         // What may be missing.
@@ -141,7 +145,7 @@ fn nothing_is_lost(before: &Snapshot, after: &Snapshot, spoilt_at: &str) -> Resu
         let of_owner = owner.is_some_and(|owner| at.contains(owner));
         let hint = ["/status", "/history", "/expansion"].iter().any(|end| at.ends_with(end))
             || at.contains("/states/")
-            || at.starts_with(map::JOURNAL_DATES);
+            || at.starts_with(map::JOURNAL);
         if !(of_owner && hint) {
             return Err(format!("{at} was {node:?} and is {:?}", after.0.get(at)));
         }

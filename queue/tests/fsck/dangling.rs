@@ -3,7 +3,7 @@
 use ingest_queue::dialect::Dialect;
 use ingest_queue::ids::{Bid, Jid};
 use ingest_queue::map::{self, BatchNode, JobNode, QueueRef};
-use ingest_queue::nodes::{BatchStatus, Expansion, Node};
+use ingest_queue::nodes::{BatchStatus, Expansion, Keys, Node};
 use ingest_queue::states::{BatchList, BatchState, JobState};
 use ingest_store::recipes::shard;
 use ingest_store::{Mode, Session};
@@ -54,9 +54,10 @@ async fn what_leads_to_a_batch_that_is_gone_goes(tree: &Tree) {
     let (session, planted) = planted(tree).await;
     let gone = Bid::new(700);
     create(&session, map::batch_uuid("u"), gone.to_string()).await;
-    create(&session, map::journal_key("gone"), gone.to_string()).await;
+    create(&session, map::journal_key("gone"), Keys::default().waits("gone", gone).write(DESIGN)).await;
     let expanded = planted.bid(BatchState::Processing);
-    create(&session, map::journal_key("expanded"), expanded.to_string()).await;
+    let waits = Keys::default().waits("expanded", expanded).write(DESIGN);
+    create(&session, map::journal_key("expanded"), waits).await;
     let report = r#"{"bid":"bid0000000700","number":2,"composed":"2026-11-16T01:43:45.000Z"}"#;
     create(&session, map::outbox(gone, 2), report).await;
     let mut codes: Vec<_> = found(&session, DESIGN).await.into_iter().map(|(code, _)| code).collect();

@@ -7,7 +7,8 @@ use ingest_queue::ids::{Aid, Bid, Jid};
 use ingest_queue::map::{self, AccessSize, BatchNode, JobNode, Priority, QueueRef};
 use ingest_queue::nodes::{
     AccessStatus, AccessToken, BatchStatus, Configuration, Entry, Expansion, History, Hold, Identifiers,
-    Inventory, JobStatus, LocalId, Metadata, Node, Outgoing, Owner, Schedule, StatusReport, Submission, Work,
+    Inventory, JobStatus, Keys, LocalId, Metadata, Node, Outgoing, Owner, Schedule, StatusReport, Submission,
+    Work,
 };
 use ingest_queue::states::{AccessState, BatchList, BatchState, JobState};
 use ingest_store::recipes::shard;
@@ -186,14 +187,22 @@ impl Planted {
             jid: Some(self.jid(JobState::Failed)),
             ..LocalId::default()
         };
+        let keyed = self.bid(BatchState::Pending);
+        let mut with_key = BatchStatus::new(BatchState::Pending, now());
+        with_key.other.insert("key".into(), "k".into());
+        let mut with_dates = JobStatus::new(JobState::Pending, now());
+        (with_dates.process_date, with_dates.expiration_date) = (Some(now()), Some(now()));
         let ops = vec![
             Op::ephemeral(map::storage_lock("ark:/1/2"), ""),
             Op::ephemeral(map::inventory_lock("ark:/1/2"), ""),
             Op::create(map::local_id("o", "l"), reserved.write(dialect)),
             Op::create(map::HeldQueue::Ingest.path(), hold.clone()),
             Op::create(map::collection_hold("c"), hold),
-            Op::create(map::journal_key("k"), self.bid(BatchState::Pending).to_string()),
+            Op::create(map::journal_key("k"), Keys::default().waits("k", keyed).write(dialect)),
+            Op::set(BatchNode::Status.of(keyed), with_key.write(dialect), None),
+            Op::set(JobNode::Status.of(waiting), with_dates.write(dialect), None),
             Op::create(map::journal_date(now().millis(), waiting), ""),
+            Op::create(map::journal_expiration(now().millis(), waiting), ""),
             Op::create(map::SEMAPHORES, ""),
             Op::create("/semaphores/s", r#"{"limit":1}"#),
             Op::ephemeral("/semaphores/s/holder", ""),

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail by panicking")]
 
 mod breaking;
+mod dates;
 mod finding;
 mod locked;
 mod queues;

@@ -212,7 +212,7 @@ async fn an_expansion_ends_with_one_job_per_row() {
         assert_eq!(jobs(&queue).await?.len(), 240);
         Ok(())
     }
-    through_every_fault(nothing, story).await;
+    Box::pin(through_every_fault(nothing, story)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -236,7 +236,7 @@ async fn jobs_walk_through_their_states_once() {
         }
         Ok(())
     }
-    through_every_fault(prepare, story).await;
+    Box::pin(through_every_fault(prepare, story)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -267,7 +267,7 @@ async fn a_job_is_handed_over_from_state_to_state() {
         }
         Ok(())
     }
-    through_every_fault(prepare, story).await;
+    Box::pin(through_every_fault(prepare, story)).await;
 }
 
 /// A batch of which one job is done, one failed, one held and one waits.
@@ -328,7 +328,7 @@ async fn a_batch_ends_and_reports() {
     async fn story(queue: Queue) -> Result<()> {
         report(&queue, the_batch()).await
     }
-    through_every_fault(prepare, story).await;
+    Box::pin(through_every_fault(prepare, story)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -347,7 +347,7 @@ async fn an_update_is_reported() {
         }
         report(&queue, the_batch()).await
     }
-    through_every_fault(prepare, story).await;
+    Box::pin(through_every_fault(prepare, story)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -372,7 +372,7 @@ async fn a_batch_is_deleted_with_all_its_jobs() {
         queue.locks().revoke_all();
         Ok(())
     }
-    through_every_fault(prepare, story).await;
+    Box::pin(through_every_fault(prepare, story)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -394,7 +394,7 @@ async fn a_job_is_held_released_requeued_and_deleted() {
         queue.act_once(failed, &Action::Requeue(None), "", false, commit("requeue", failed)).await?;
         Ok(())
     }
-    through_every_fault(prepare, story).await;
+    Box::pin(through_every_fault(prepare, story)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -412,7 +412,7 @@ async fn a_bulk_action_touches_every_job_once() {
         assert!(waiting(&queue, JobState::Failed).await?.is_empty());
         Ok(())
     }
-    through_every_fault(prepare, story).await;
+    Box::pin(through_every_fault(prepare, story)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -431,7 +431,57 @@ async fn a_collection_is_held_and_released_with_all_that_it_held() {
         Ok(())
     }
     // A second hold has another date of its own only if the clock moves, and it does not.
-    through_every_fault(prepare, story).await;
+    Box::pin(through_every_fault(prepare, story)).await;
+}
+
+/// Invariant: whatever breaks, each submission under a key is in the batch that it was answered with; one waits, one
+/// is processed, and the second is not begun before the first has ended.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn submissions_under_one_key_are_merged_queued_and_begun_in_turn() {
+    async fn story(queue: Queue) -> Result<()> {
+        use crate::journal::{begin, keyed};
+        let first = queue.create_batch("u-1", &keyed("k", "one")).await?.bid;
+        assert_eq!(first, the_batch());
+        let second = queue.create_batch("u-2", &keyed("k", "two")).await?.bid;
+        assert_eq!(second, the_batch(), "merged, or known");
+        begin(&queue, first, 1).await?;
+        let behind = queue.create_batch("u-3", &keyed("k", "three")).await?.bid;
+        assert_eq!(behind, Bid::new(1));
+        for state in [JobState::Pending, JobState::Estimating] {
+            for entry in waiting(&queue, state).await? {
+                if queue.job(entry.jid).await?.bid == first {
+                    let mut lease = queue.acquire(entry, WHO).await?;
+                    queue.succeed(&mut lease, &Change::default()).await?;
+                }
+            }
+        }
+        for entry in waiting(&queue, JobState::Provisioning).await? {
+            let mut lease = queue.acquire(entry, WHO).await?;
+            queue.fail(&mut lease, &Change::message("too large")).await?;
+        }
+        report(&queue, first).await?;
+        begin(&queue, behind, 1).await
+    }
+    Box::pin(through_every_fault(nothing, story)).await;
+}
+
+/// Invariant: whatever breaks, a job that has expired is begun by nobody, goes once, and its batch names it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_expired_job_goes_and_is_reported() {
+    async fn prepare(queue: Queue) -> Result<()> {
+        let mut jobs = new_jobs(2);
+        let past = ingest_queue::date::Date::from_millis(queue.now().millis() - 1);
+        jobs[0].schedule =
+            Some(ingest_queue::nodes::Schedule { expiration_date: Some(past), ..Default::default() });
+        deposit(&queue, "uuid-1", &jobs).await?;
+        crate::world::bring(&queue, Jid::new(2), JobState::Completed).await;
+        Ok(())
+    }
+    async fn story(queue: Queue) -> Result<()> {
+        queue.expire(Jid::new(1)).await?;
+        report(&queue, the_batch()).await
+    }
+    Box::pin(through_every_fault(prepare, story)).await;
 }
 
 /// Invariant: whatever breaks at whichever call, every item of a feed becomes exactly one batch, the checkpoint stands

@@ -264,7 +264,7 @@ async fn every_move_of_a_batch_changes_what_the_map_says_and_nothing_else(tree: 
                     assert_eq!(now.status, to, "{what}");
                     let ours = map::batch(bid);
                     let mut change = change;
-                    if row.by == Who::Queue && row.why == Why::Failure {
+                    if matches!(row.by, Who::Queue | Who::Timekeeper) && row.why == Why::Failure {
                         // The depositor is to be told: that is owed from this moment on.
                         assert_eq!(change.came, [map::outbox(bid, 1)], "{what}");
                         change.came.clear();
@@ -346,6 +346,10 @@ async fn make_batch_move(queue: &Queue, bid: Bid, row: &Move<BatchState>) {
             let mut lease = queue.acquire_batch(bid, WHO).await.unwrap();
             queue.fail_batch(&mut lease, "the manifest is empty").await.unwrap();
         }
+        (Who::Timekeeper, Why::Failure, _) => {
+            let mut lease = queue.acquire_batch(bid, WHO).await.unwrap();
+            queue.expire_batch(&mut lease, queue.now()).await.unwrap();
+        }
         (Who::Queue, Why::Hold, _) => {
             queue.act_on_batch(bid, BatchAction::HoldForCollection, "held", false).await.unwrap();
         }
@@ -366,6 +370,13 @@ async fn make_batch_move(queue: &Queue, bid: Bid, row: &Move<BatchState>) {
             queue.delete_batch(bid, "a test", "no need", false, |_| ()).await.unwrap();
         }
         (Who::Janitor, Why::Clean, _) => {
+            let mut batch = queue.batch(bid).await.unwrap();
+            if batch.state() == BatchState::Failed {
+                // As if nothing but time had been wrong with it.
+                batch.status.other.insert("expired".into(), true.into());
+                let (at, data) = (BatchNode::Status.of(bid), batch.status.write(Dialect::Design));
+                queue.session().set(at, data, None).await.unwrap();
+            }
             queue.clean_batch(bid, |_| ()).await.unwrap();
         }
         other => panic!("nobody knows how to make the move {other:?}"),

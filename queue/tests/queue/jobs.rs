@@ -311,6 +311,7 @@ async fn a_deleted_job_takes_its_belongings_along(tree: &Tree) {
     let jid = crate::world::all_jobs(queue.session()).await[0];
     let (dates, _) = queue.session().children(ingest_queue::map::JOURNAL_DATES).await.unwrap();
     assert_eq!(dates.len(), 1);
+    queue.clock().advance(std::time::Duration::from_mins(2));
     let mut lease = acquire(&queue, jid).await;
     let ids = ["local-0".to_owned()];
     queue.claim_local_ids(&mut lease, "an owner", &ids, &Identifiers::default()).await.unwrap();

@@ -10,9 +10,11 @@ mod every_transition;
 mod feeds;
 mod holds;
 mod jobs;
+mod journal;
 mod names;
 mod races;
 mod reports;
+mod scheduled;
 #[allow(dead_code, reason = "each suite uses its part of it")]
 #[path = "../../../store/tests/support/tree.rs"]
 mod tree;

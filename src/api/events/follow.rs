@@ -15,7 +15,7 @@ use super::Hub;
 use super::gathered::Gathered;
 use crate::api::nodes::session_name;
 use crate::api::restarts::restart_line;
-use crate::api::wire::{CountsNow, Event, NodeChanged, Reset};
+use crate::api::wire::{Alert, CountsNow, Event, NodeChanged, Reset};
 
 /// How long changes are gathered before they are told.
 const MOMENT: Duration = Duration::from_millis(250);
@@ -86,6 +86,7 @@ pub(super) async fn run(hub: Hub) {
 async fn session(hub: &Hub, life: &Life) -> ingest_store::Result<()> {
     let house = hub.0.node.house().clone();
     let (mut modes, mut links, mut restarts) = (house.modes(), house.links(), house.restarts());
+    let mut alerts = house.alerts();
     let mut watches = Watches::open(life).await?;
     // Whoever looked before that may have missed something since.
     let why = "the tree is watched from now on".to_owned();
@@ -113,6 +114,14 @@ async fn session(hub: &Hub, life: &Life) -> ingest_store::Result<()> {
             restart = restarts.recv() => match restart {
                 Ok(restart) => hub.tell("restart", &Event::Restart(restart_line(restart))),
                 Err(RecvError::Lagged(_)) => gathered.node = true,
+                Err(RecvError::Closed) => return Ok(()),
+            },
+            alert = alerts.recv() => match alert {
+                Ok(alert) => {
+                    let (jid, at, what) = (alert.jid, alert.at, alert.why);
+                    hub.tell("alert", &Event::Alert(Alert { jid, at, what }));
+                }
+                Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return Ok(()),
             },
             () = tokio::time::sleep_until(due), if !was_empty => {

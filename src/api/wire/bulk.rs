@@ -83,6 +83,9 @@ pub(crate) struct JobFilter {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 99)]
     pub max_priority: Option<u8>,
+    /// Whether they wait for their process date.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheduled: Option<bool>,
 }
 
 /// What a run would do, or did.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ingest_queue::date::Date;
 use ingest_queue::ids::{Bid, Jid};
 use ingest_queue::states::JobState;
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,7 @@ pub(crate) enum Event {
     Batches(BatchesChanged),
     Node(NodeChanged),
     Restart(Restart),
+    Alert(Alert),
     /// Of `holds`, `nodes` and `access`: read them again.
     Nothing {},
 }
@@ -62,6 +64,16 @@ pub(crate) struct BatchesChanged {
     pub gone: Vec<Bid>,
     /// How many are left out.
     pub more: usize,
+}
+
+/// Something that people should hear of: a job that failed because it crashed or stalled its worker too often.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Alert {
+    #[schema(value_type = String)]
+    pub jid: Jid,
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Date,
+    pub what: String,
 }
 
 /// This node.

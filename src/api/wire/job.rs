@@ -32,6 +32,9 @@ pub(crate) struct JobLine {
     #[schema(value_type = JobStateWord)]
     pub state: JobState,
     pub priority: u8,
+    /// The name of that priority, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
     pub space_needed: i64,
     pub profile: String,
     pub collection: String,
@@ -43,6 +46,14 @@ pub(crate) struct JobLine {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub last_modified: Option<Date>,
+    /// What it waits for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub process_date: Option<Date>,
+    /// When it is too late to begin it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub expiration_date: Option<Date>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub primary_id: Option<String>,
     pub local_ids: Vec<String>,
@@ -116,6 +127,14 @@ pub(crate) struct JobStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub start_processing_date: Option<Date>,
+    /// It waits for this date.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub process_date: Option<Date>,
+    /// If it still waits then, it goes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub expiration_date: Option<Date>,
 }
 
 /// Who works on a job.

@@ -66,12 +66,23 @@ pub(crate) struct Submission {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<PriorityWord>)]
     pub priority: Option<serde_json::Value>,
+    /// Not to be begun before this date.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<DateWord>)]
     pub process_date: Option<String>,
+    /// Not to be begun after this date. 0 or absent: never too late.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<DateWord>)]
     pub expiration_date: Option<String>,
+    /// When it came to be; absent: now. Under a key, what is older than what waits there is stale.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<DateWord>)]
+    pub insertion_date: Option<String>,
+    /// Of submissions with the same key one waits: another becomes part of it as long as it is not expanded, and is
+    /// queued behind it afterwards.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 1024)]
+    pub key: Option<String>,
     /// The depositor's own name for it: repeated, it is answered with the first one's batch.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(pattern = "^[A-Za-z0-9-]{1,64}$")]
@@ -114,6 +125,12 @@ pub(crate) struct Submitted {
     pub uuid: String,
     /// The uuid was known: this is its batch, and nothing was made.
     pub known: bool,
+    /// Another waited under the same key, and this has become part of its batch.
+    #[serde(default)]
+    pub merged: bool,
+    /// Another waits under the same key, and is newer: nothing was made or changed.
+    #[serde(default)]
+    pub stale: bool,
     /// Where the batch is to be seen.
     pub url: String,
 }

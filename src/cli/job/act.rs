@@ -82,8 +82,8 @@ pub(crate) struct Delete {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Priority {
     /// 0 to 99, lower runs first; or a class: now, important, new, reset, updates, slow, review, time-allows
-    #[arg(value_parser = crate::cli::words::priority)]
-    priority: u8,
+    #[arg(value_parser = crate::cli::words::any_priority)]
+    priority: serde_json::Value,
 
     #[command(flatten)]
     which: Which,
@@ -130,7 +130,7 @@ impl Delete {
 
 impl Priority {
     pub(super) async fn run(self) -> Result<()> {
-        let priority = json!(self.priority);
+        let priority = self.priority;
         let (reason, force) = (self.which.reason.clone(), self.which.force);
         let body = wire::SetPriority { priority: priority.clone(), reason, force };
         let ask =

@@ -34,6 +34,10 @@ pub(crate) struct Filter {
     /// Of this priority or sooner: 0 to 99, or a class
     #[arg(long, value_name = "PRIORITY", value_parser = words::priority)]
     max_priority: Option<u8>,
+
+    /// Only those that wait for their process date
+    #[arg(long)]
+    scheduled: bool,
 }
 
 pub(super) fn state(name: &str) -> Result<JobState, String> {
@@ -54,6 +58,7 @@ impl Filter {
             .with("text", self.text.as_ref())
             .with("min_priority", self.min_priority)
             .with("max_priority", self.max_priority)
+            .with("scheduled", self.scheduled.then_some(true))
     }
 
     /// As it goes with an action on many jobs.
@@ -68,6 +73,7 @@ impl Filter {
             text: self.text.clone(),
             min_priority: self.min_priority,
             max_priority: self.max_priority,
+            scheduled: self.scheduled.then_some(true),
         }
     }
 }

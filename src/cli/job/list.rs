@@ -52,6 +52,7 @@ pub(super) fn table(jobs: &[JobLine]) -> Table {
         Column::text("COLLECTION").minor(),
         Column::text("IDENTIFIER"),
         Column::word("CHANGED").minor(),
+        Column::word("NOT BEFORE").minor(),
         Column::text("MESSAGE"),
     ]);
     for job in jobs {
@@ -60,11 +61,15 @@ pub(super) fn table(jobs: &[JobLine]) -> Table {
             Cell::new(job.jid.to_string()),
             Cell::new(job.bid.map(|bid| bid.to_string()).unwrap_or_default()),
             Cell::state(job.state.name()),
-            Cell::new(job.priority.to_string()),
+            Cell::new(match &job.class {
+                Some(class) => format!("{} {class}", job.priority),
+                None => job.priority.to_string(),
+            }),
             Cell::new(job.retry_count.to_string()),
             Cell::new(&job.collection),
             Cell::new(identifier),
             Cell::new(words::date(job.last_modified)),
+            Cell::new(words::date(job.process_date)),
             Cell::new(&job.message),
         ]);
     }

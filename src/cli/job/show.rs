@@ -46,6 +46,8 @@ fn records(job: &Job) -> Records {
     records.add("retries", status.retry_count.to_string());
     records.add("attempt", status.attempt.to_string());
     records.add("started", words::date(status.start_processing_date));
+    records.add("not before", words::date(status.process_date));
+    records.add("expires", words::date(status.expiration_date));
     if let Some(lock) = &job.lock {
         records.add(
             "worked on",

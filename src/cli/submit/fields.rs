@@ -72,16 +72,25 @@ pub(super) struct Fields {
     submission_mode: Option<String>,
 
     /// 0 to 99, lower runs first; or a class: now, important, new, reset, updates, slow, review, time-allows
-    #[arg(long, value_parser = words::priority)]
-    priority: Option<u8>,
+    #[arg(long, value_parser = words::any_priority)]
+    priority: Option<serde_json::Value>,
 
     /// Not before this date
     #[arg(long, value_name = "DATE")]
     process_date: Option<String>,
 
-    /// Not after this date
+    /// Not after this date; 0: never too late
     #[arg(long, value_name = "DATE")]
     expiration_date: Option<String>,
+
+    /// When it came to be; otherwise now. Under a key, what is older than what waits there is stale
+    #[arg(long, value_name = "DATE")]
+    insertion_date: Option<String>,
+
+    /// Of submissions with the same key one waits: another becomes part of it, and is queued behind it once its
+    /// jobs are being made
+    #[arg(long)]
+    key: Option<String>,
 
     /// Your own name for the submission: repeated, it is answered with the first one's batch
     #[arg(long, value_name = "UUID")]
@@ -119,9 +128,11 @@ impl Fields {
             notification: self.notification.clone(),
             submission_mode: self.submission_mode.clone(),
             response_type: None,
-            priority: self.priority.map(serde_json::Value::from),
+            priority: self.priority.clone(),
             process_date: self.process_date.clone(),
             expiration_date: self.expiration_date.clone(),
+            insertion_date: self.insertion_date.clone(),
+            key: self.key.clone(),
             uuid: self.uuid.clone(),
         }
     }

@@ -63,7 +63,9 @@ async fn digested(path: &Path, submission: Submission) -> std::io::Result<Submis
 
 /// The fields in the convention of forms.
 fn form(submission: &Submission, size: u64) -> Form {
-    let number = |value: &Option<serde_json::Value>| value.as_ref().map(ToString::to_string);
+    let number = |value: &Option<serde_json::Value>| {
+        value.as_ref().map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+    };
     let ids = (!submission.local_id.is_empty()).then(|| submission.local_id.join("; "));
     let fields = [
         ("profile", Some(submission.profile.clone())),
@@ -84,6 +86,8 @@ fn form(submission: &Submission, size: u64) -> Form {
         ("priority", number(&submission.priority)),
         ("process_date", submission.process_date.clone()),
         ("expiration_date", submission.expiration_date.clone()),
+        ("insertion_date", submission.insertion_date.clone()),
+        ("key", submission.key.clone()),
         ("uuid", submission.uuid.clone()),
     ];
     let mut form = Form::new();

@@ -3,6 +3,7 @@
 import * as api from "./api.js";
 import { Live } from "./live.js";
 import { Flow } from "./flow.js";
+import { alerted } from "./notices.js";
 import { walk } from "./states.js";
 
 const ROLES = ["depositor", "operator", "admin"];
@@ -49,6 +50,7 @@ export class App extends EventTarget {
       this.#changed("node");
     });
     live.addEventListener("holds", () => this.readHolds());
+    live.addEventListener("alert", ({ detail }) => alerted(detail));
     live.start();
   }
 

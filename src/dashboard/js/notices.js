@@ -32,6 +32,12 @@ export function told(text) {
   show(done, h("div.notice.is-completed", icon("completed"), h("p", text)), 8_000);
 }
 
+/** People should hear of it: a job that nobody survives. It stays until it is dismissed. */
+export function alerted({ jid, what }) {
+  const body = h("div", h("p.what", h("a", { href: `#/job/${jid}` }, jid)), h("p", what));
+  show(wrong, h("div.notice.is-failed", icon("failed"), body));
+}
+
 /** Something was not done. It stays until it is dismissed. */
 export function failed(error, what) {
   if (error?.name === "AbortError") {

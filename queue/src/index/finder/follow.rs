@@ -1,10 +1,10 @@
-//! The task that follows `/jobs/states`: the only one that tells the index what the tree says, so that
+//! The task that follows `/jobs/states` and `/journal/dates`: the only one that tells the index what the tree says, so that
 //! a listing and the events around it are applied in their order.
 //!
 //! Whatever was applied before a listing was asked for is in it, and what comes after it is applied
 //! after it: that is why nothing is read from the watch while a listing is under way.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::{Command, Ended, Ignored, Settings, Shared, Task};
 use crate::date::{Clock, Date};
+use crate::ids::Jid;
 use crate::index::Listing;
 use crate::map::{self, QueueRef};
 use crate::states::{JobState, States};
@@ -23,6 +24,11 @@ use crate::states::{JobState, States};
 pub(super) struct Follower {
     shared: Arc<Shared>,
     watch: TreeWatch,
+    /// Of the process dates.
+    dates: TreeWatch,
+    /// The dates that the index was told.
+    known_dates: HashMap<Jid, i64>,
+    clock: Clock,
     commands: mpsc::UnboundedReceiver<Command>,
     ageing: bool,
     /// Asks how old the heads of a listing are.
@@ -34,19 +40,24 @@ impl Follower {
         shared: Arc<Shared>,
         commands: mpsc::UnboundedReceiver<Command>,
         settings: Settings,
+        clock: Clock,
     ) -> Result<Self, ingest_store::Error> {
+        let dates = shared.session.watch_tree(map::JOURNAL_DATES).await?;
         let watch = shared.session.watch_tree(map::JOB_STATES).await?;
-        let ageing = settings.ageing.is_some();
-        let mut follower = Self { shared, watch, commands, ageing, asking: None };
+        let (ageing, known_dates) = (settings.ageing.is_some(), HashMap::new());
+        let mut follower = Self { shared, watch, dates, known_dates, clock, commands, ageing, asking: None };
+        follower.relist_dates().await?;
         follower.relist().await?;
         Ok(follower)
     }
 
     pub(super) async fn run(mut self) {
         let why = loop {
-            // Events first: a lock that was released with its job's move tells of nothing to do here.
+            // Dates first: a job that is not due must not be offered meanwhile. Events before commands: a lock that was
+            // released with its job's move tells of nothing to do here.
             let done = tokio::select! {
                 biased;
+                event = self.dates.next() => self.apply_date(event).await,
                 event = self.watch.next() => self.apply(event).await,
                 Some(command) = self.commands.recv() => self.obey(command).await,
             };
@@ -88,9 +99,67 @@ impl Follower {
         Ok(())
     }
 
+    async fn apply_date(&mut self, event: Event) -> Result<(), Ended> {
+        let named = |path: &str| map::parse_journal_date(ingest_store::path::name(path));
+        match event {
+            Event::Created(path) => {
+                if let Some((millis, jid)) = named(&path) {
+                    self.dated(jid, millis);
+                }
+            }
+            Event::Deleted(path) => {
+                if let Some((millis, jid)) = named(&path)
+                    && self.known_dates.get(&jid) == Some(&millis)
+                {
+                    self.known_dates.remove(&jid);
+                    self.shared.change(|index, now| index.date(jid, None, now));
+                }
+            }
+            Event::Changed(_) | Event::Children(_) => return Ok(()),
+            Event::Relist(_) => self.relist_dates().await.map_err(|error| self.unreadable(error))?,
+            Event::Ended(state) => return Err(Ended::Session(state)),
+        }
+        self.shared.applied.notify_waiters();
+        Ok(())
+    }
+
+    fn dated(&mut self, jid: Jid, millis: i64) {
+        self.known_dates.insert(jid, millis);
+        let date = Date::from_millis(millis);
+        let left = self.clock.now().until(date);
+        // What has come is a date like none.
+        let due = (!left.is_zero()).then(|| Instant::now() + left);
+        self.shared.change(|index, now| index.date(jid, due, now));
+    }
+
+    async fn relist_dates(&mut self) -> Result<(), ingest_store::Error> {
+        let names = names(&self.shared.session, map::JOURNAL_DATES).await?;
+        let now: HashMap<Jid, i64> = names
+            .iter()
+            .filter_map(|name| map::parse_journal_date(name))
+            .map(|(millis, jid)| (jid, millis))
+            .collect();
+        let gone: Vec<Jid> = self.known_dates.keys().filter(|jid| !now.contains_key(jid)).copied().collect();
+        for jid in gone {
+            self.known_dates.remove(&jid);
+            self.shared.change(|index, now| index.date(jid, None, now));
+        }
+        for (jid, millis) in now {
+            if self.known_dates.get(&jid) != Some(&millis) {
+                self.dated(jid, millis);
+            }
+        }
+        Ok(())
+    }
+
     async fn obey(&mut self, command: Command) -> Result<(), Ended> {
         match command {
             Command::Released(jid) => self.shared.released(jid),
+            Command::Dates => {
+                for (jid, millis) in std::mem::take(&mut self.known_dates) {
+                    self.dated(jid, millis);
+                }
+            }
             Command::Sweep(answer) => {
                 let healed = self.sweep().await?;
                 // Whoever asked may have gone.
@@ -210,7 +279,6 @@ mod tests {
     use ingest_store::{Limits, Mode, Store};
 
     use super::*;
-    use crate::ids::Jid;
     use crate::index::finder::Finder;
     use crate::map::Priority;
 

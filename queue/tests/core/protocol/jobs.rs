@@ -153,7 +153,15 @@ impl World {
         let (ops, mark) = if action.deletes() {
             let dir = ingest_queue::map::job(job.jid);
             let below: Vec<_> = self.tree.children(&dir).map(|name| path::join(&dir, name)).collect();
-            let plan = job::delete(job, &below, lock, Some(BatchList::Deleted), checks, &[], &scene);
+            let plan = job::delete(
+                job,
+                &below,
+                lock,
+                Some((BatchList::Deleted, bytes::Bytes::new())),
+                checks,
+                &[],
+                &scene,
+            );
             (plan.ops, plan.mark)
         } else {
             let plan = job::act(job, action, "", lock, checks, &scene).unwrap();

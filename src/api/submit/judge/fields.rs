@@ -19,7 +19,7 @@ const ALSO: [(&str, &str); 8] = [
     ("payload_filename", "filename"),
 ];
 
-const FIELDS: [&str; 23] = [
+const FIELDS: [&str; 25] = [
     "profile",
     "submitter",
     "payload_url",
@@ -43,6 +43,8 @@ const FIELDS: [&str; 23] = [
     "process_date",
     "expiration_date",
     "uuid",
+    "insertion_date",
+    "key",
 ];
 
 /// Letters of a text.

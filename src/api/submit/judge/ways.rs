@@ -1,12 +1,50 @@
 //! How a submission is taken in, how it is answered, and when it runs.
 
-use ingest_queue::date::Date;
+use std::time::Duration;
+
+use ingest_queue::date::{Clock, Date};
+use ingest_queue::journal::LONGEST_KEY;
 use ingest_queue::map::Priority;
 
 use super::fields::Fields;
 use super::{Judged, put};
 use crate::api::caller::Caller;
 use crate::api::wire::Role;
+
+/// How much another clock may be ahead.
+const SKEW: Duration = Duration::from_secs(5);
+const EXPIRATION: &str = "expiration_date";
+
+/// When it is too late to begin it; 0 is never.
+fn expiration(fields: &mut Fields, judged: &mut Judged) -> Option<Date> {
+    let text = fields.text(EXPIRATION, judged).filter(|text| text != "0")?;
+    match text.parse::<Date>() {
+        Ok(date) => {
+            if date <= Clock::system().now() {
+                judged.wrong(EXPIRATION, "it has passed");
+            }
+            Some(date)
+        }
+        Err(error) => {
+            judged.wrong(EXPIRATION, error.to_string());
+            None
+        }
+    }
+}
+
+/// When it came to be, and under which key it waits.
+fn journal(fields: &mut Fields, judged: &mut Judged) {
+    let inserted: Option<Date> = fields.parsed("insertion_date", judged);
+    if inserted.is_some_and(|date| date > Clock::system().now().after(SKEW)) {
+        judged.wrong("insertion_date", "it is to come");
+    }
+    judged.submission.insertion_date = inserted;
+    let key = fields.text("key", judged);
+    if key.as_ref().is_some_and(|key| key.len() > LONGEST_KEY) {
+        judged.wrong("key", format!("at most {LONGEST_KEY} bytes"));
+    }
+    judged.submission.key = key;
+}
 
 /// How it is taken in, how it is answered, and when it runs.
 pub(super) fn ways(fields: &mut Fields, caller: &Caller, judged: &mut Judged) {
@@ -29,7 +67,8 @@ pub(super) fn ways(fields: &mut Fields, caller: &Caller, judged: &mut Judged) {
         judged.submission.other.insert("priority".into(), priority.number().into());
     }
     let process: Option<Date> = fields.parsed("process_date", judged);
-    let expiration: Option<Date> = fields.parsed("expiration_date", judged);
+    let expiration = expiration(fields, judged);
+    journal(fields, judged);
     if let (Some(process), Some(expiration)) = (process, expiration)
         && expiration <= process
     {

@@ -18,6 +18,7 @@ const NAMES = [
   "max_priority",
   "newer_than",
   "older_than",
+  "scheduled",
 ];
 const STATES = [
   "pending",
@@ -57,6 +58,7 @@ export function jobs(view) {
         isWide: true,
       },
       { title: "Priority", cell: ({ priority }) => priority ?? "–", isNumber: true },
+      { title: "Not before", cell: ({ process_date }) => (process_date ? when(process_date) : "–") },
       { title: "Changed", cell: ({ last_modified }) => when(last_modified) },
     ],
   });
@@ -66,6 +68,16 @@ export function jobs(view) {
       { name: "text", label: "Text", type: "search", placeholder: "id, message, URL, ARK…" },
       { name: "state", label: "State", values: [["", "any"], ...STATES] },
       { name: "batch", label: "Batch", placeholder: "bid…" },
+      {
+        name: "scheduled",
+        label: "Scheduled",
+        values: [
+          ["", "any"],
+          ["true", "waits for its date"],
+          ["false", "has no date to wait for"],
+        ],
+        isMore: true,
+      },
       { name: "collection", label: "Collection", isMore: true },
       { name: "submitter", label: "Submitter", isMore: true },
       { name: "min_priority", label: "Priority from", type: "number", isMore: true },
@@ -109,13 +121,14 @@ export function jobs(view) {
 }
 
 /** The filter of the list as that of a bulk action. */
-async function together(view, { state, min_priority, max_priority, ...rest }) {
+async function together(view, { state, min_priority, max_priority, scheduled, ...rest }) {
   const some = Object.fromEntries(Object.entries(rest).filter(([, value]) => value));
   const filter = {
     ...some,
     ...(state ? { states: state.split(",") } : {}),
     ...(min_priority ? { min_priority: Number(min_priority) } : {}),
     ...(max_priority ? { max_priority: Number(max_priority) } : {}),
+    ...(scheduled ? { scheduled: scheduled === "true" } : {}),
   };
   const actions = ["requeue", "hold", "release", "priority", ...(view.app.may("admin") ? ["delete"] : [])];
   const action = state === "held" ? "release" : state === "failed" || !state ? "requeue" : "hold";
