@@ -6,6 +6,9 @@
 //! | all routes, and the document made of them | [`document`] |
 //! | what every request passes and every answer carries | [`guard`], [`caller`], [`rate`], [`audit`] |
 //! | what went wrong | [`problem`] |
+//! | management requests, the table of actions | [`requests`] |
+//! | profiles and settings of all nodes | [`shared`] |
+//! | reading what was just written, on any node | [`ltime`] |
 //! | submission | [`submit`] |
 //! | what is seen and done | [`batches`], [`jobs`], [`bulk`], [`states`], [`holds`], [`feeds`], [`nodes`], [`restarts`], [`pools`], [`access`] |
 //! | what nodes ask each other | [`peers`] |
@@ -37,7 +40,9 @@ mod health;
 mod holds;
 mod jobs;
 mod key;
+mod limits;
 mod lines;
+mod ltime;
 mod metrics;
 mod nodes;
 mod objects;
@@ -46,9 +51,11 @@ mod pools;
 mod problem;
 mod rate;
 mod read;
+pub(crate) mod requests;
 mod restarts;
 mod serve;
 mod settings;
+mod shared;
 mod shown;
 mod states;
 mod streams;
@@ -128,6 +135,7 @@ impl Bound {
         let app = App::new(node, self.settings.clone(), self.urls, self.address);
         let router = document::router(&app, pages);
         let upkeep = tokio::spawn(upkeep(app.clone()));
+        let auditing = tokio::spawn(audit_requests(app.clone()));
         let hub = app.hub.clone();
         let ending = async move {
             shutdown.await;
@@ -136,7 +144,33 @@ impl Bound {
         };
         serve::serve(self.listener, router, &self.settings, self.tls.map(|tls| tls.0), ending).await;
         upkeep.abort();
+        auditing.abort();
         let _ = tokio::fs::remove_file(&note).await;
+    }
+}
+
+/// Writes down what this node has done for requests of the tree: whoever may write there is an admin.
+async fn audit_requests(app: App) {
+    let mut done = app.node.house().requests_done();
+    loop {
+        let found = match done.recv().await {
+            Ok(found) => found,
+            Err(tokio::sync::broadcast::error::RecvError::Lagged(missed)) => {
+                tracing::warn!(missed, "requests are not in the audit log");
+                continue;
+            }
+            Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
+        };
+        let status =
+            found.kind.map_or(200, |kind| problem::Kind::named(kind).map_or(500, |kind| kind.1.as_u16()));
+        app.audit.write(&wire::AuditEntry {
+            at: ingest_queue::date::Clock::system().now(),
+            who: found.who,
+            role: wire::Role::Admin,
+            from: found.from,
+            what: format!("REQUEST {} {}", found.action, found.id),
+            status,
+        });
     }
 }
 

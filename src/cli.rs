@@ -23,13 +23,16 @@ mod follow;
 mod fsck;
 mod hold;
 mod job;
+mod limits;
 mod many;
 mod nodes;
 mod pools;
 mod progress;
+mod request;
 mod restarts;
 mod run;
 mod screen;
+mod shared;
 mod states;
 mod submit;
 mod whose;
@@ -82,11 +85,27 @@ enum Command {
     Drain(nodes::Mode),
     /// Show how many work on each state, and change it
     Pools(pools::Pools),
+    /// Show how many are worked on at a time over all nodes, and change it
+    Limits(limits::LimitsCommand),
+    /// Show when each cleanup routine last ran, and run one now
+    Upkeep(limits::Upkeep),
     /// Ask for stored objects, and fetch them
     #[command(subcommand)]
     Access(access::Access),
     /// List the nodes that live
     Nodes(nodes::Nodes),
+    /// Ask something of the nodes by the tree, without HTTP
+    Request(request::Request),
+    /// List what was asked so, and what came of it
+    Requests(request::Requests),
+    /// Look at profiles, and share them with all nodes
+    #[command(subcommand)]
+    Profile(shared::Profile),
+    /// Look at the settings of the whole cluster, and change them
+    #[command(subcommand)]
+    Settings(shared::Settings),
+    /// Print the moment of the cluster, for `--ltime` of a command that asks another node
+    Ltime(shared::Ltime),
     /// List which actors were started again, and why
     Restarts(restarts::Restarts),
     /// List who has done what through the API
@@ -174,8 +193,15 @@ impl Command {
             Command::Resume(mode) => mode.run("resume").await,
             Command::Drain(mode) => mode.run("drain").await,
             Command::Pools(pools) => pools.run().await,
+            Command::Limits(limits) => limits.run().await,
+            Command::Upkeep(upkeep) => upkeep.run().await,
             Command::Access(access) => access.run().await,
             Command::Nodes(nodes) => nodes.run().await,
+            Command::Request(request) => request.run().await,
+            Command::Requests(requests) => requests.run().await,
+            Command::Profile(profile) => profile.run().await,
+            Command::Settings(settings) => settings.run().await,
+            Command::Ltime(ltime) => ltime.run().await,
             Command::Restarts(restarts) => restarts.run().await,
             Command::AuditLog(log) => log.run().await,
             Command::States(print) => print.run(),

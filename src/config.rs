@@ -1,10 +1,11 @@
-//! The configuration: one file, the environment over it, the defaults below it.
+//! The configuration: the defaults, one file over them, the settings of the cluster over that, the environment over all.
 //!
 //! | to find | look in |
 //! |---|---|
 //! | which keys there are, which are secret, which hold without a restart | [`keys`] |
 //! | how a file is read, and texts that stand elsewhere | [`read`] |
 //! | `INGESTD_…` | [`environment`] |
+//! | settings of the whole cluster | [`cluster`] |
 //! | the defaults | [`fill`], and the file that ships |
 //! | what is judged | [`judge`] |
 //! | what is shown, and what changed | [`effective`] |
@@ -13,6 +14,7 @@
 //! **When things break.** Everything that is wrong is told at once, each with its place and key and what was perhaps
 //! meant. A configuration with a problem is not used, not even in part. Secrets are in no message.
 
+mod cluster;
 mod effective;
 mod environment;
 mod fill;
@@ -32,6 +34,7 @@ use std::path::{Path, PathBuf};
 
 use ingest_store::StoreConfig;
 
+pub(crate) use self::cluster::Cluster;
 pub(crate) use self::effective::{Change, Effective};
 pub(crate) use self::environment::{CONFIG, Environment};
 pub(crate) use self::page::{KeyLine, lines as key_lines, markdown as page};
@@ -89,9 +92,36 @@ pub(crate) fn load(path: Option<&Path>, environment: &Environment) -> Result<Loa
     }
 }
 
+/// The same with settings of the cluster between the file and the environment.
+pub(crate) fn load_with(
+    path: Option<&Path>,
+    environment: &Environment,
+    cluster: Option<&Cluster>,
+) -> Result<Loaded, Problems> {
+    let places = PLACES.map(PathBuf::from);
+    let Checked { problems, loaded, .. } = check_all(path, environment, &places, cluster);
+    match loaded {
+        Some(loaded) if problems.is_empty() => Ok(loaded),
+        _ => Err(Problems(problems)),
+    }
+}
+
 /// The same, for whoever also wants to see a configuration that has problems.
 pub(crate) fn check(path: Option<&Path>, environment: &Environment) -> Checked {
     check_in(path, environment, &PLACES.map(PathBuf::from))
+}
+
+/// What is wrong with settings of the cluster, on a node with this configuration.
+pub(crate) fn judge_cluster(
+    path: Option<&Path>,
+    environment: &Environment,
+    cluster: &Cluster,
+) -> Vec<Problem> {
+    let places = PLACES.map(PathBuf::from);
+    // What is wrong without them is none of their fault.
+    let before = check_all(path, environment, &places, None).problems;
+    let after = check_all(path, environment, &places, Some(cluster)).problems;
+    after.into_iter().filter(|problem| !before.contains(problem)).collect()
 }
 
 /// What differs between two of them, key by key.
@@ -106,6 +136,15 @@ pub(crate) fn changed_live(old: &Loaded, new: &Loaded) -> Result<Loaded, String>
 }
 
 fn check_in(path: Option<&Path>, environment: &Environment, places: &[PathBuf]) -> Checked {
+    check_all(path, environment, places, None)
+}
+
+fn check_all(
+    path: Option<&Path>,
+    environment: &Environment,
+    places: &[PathBuf],
+    cluster: Option<&Cluster>,
+) -> Checked {
     let named = path
         .map(Path::to_owned)
         .or_else(|| environment.get(CONFIG).filter(|path| !path.is_empty()).map(PathBuf::from));
@@ -114,7 +153,11 @@ fn check_in(path: Option<&Path>, environment: &Environment, places: &[PathBuf]) 
     let mut reader = Reader::new(path.as_deref(), environment);
     let tree = path.as_deref().and_then(|path| file(path, must, &mut reader));
     let readable = path.is_none() || tree.is_some();
-    complete(tree.unwrap_or_else(|| Tree::new(Origin::Default)), readable, reader)
+    let mut tree = tree.unwrap_or_else(|| Tree::new(Origin::Default));
+    if let Some(cluster) = cluster {
+        cluster::lay(&mut reader, &mut tree, cluster);
+    }
+    complete(tree, readable, reader)
 }
 
 fn file(path: &Path, must: bool, reader: &mut Reader<'_>) -> Option<Tree> {

@@ -78,6 +78,7 @@ const FILES: &[File] = &[
     file!("js/pages/jobs.js"),
     file!("js/pages/nodes.js"),
     file!("js/pages/pipeline.js"),
+    file!("js/pages/requests.js"),
     file!("js/pages/restarts.js"),
     file!("js/pages/submit.js"),
     file!("js/pages/tree.js"),

@@ -1,4 +1,11 @@
-//! The gate: the way in for whoever asks something of the node.
+//! The gate: the way in for whoever asks something of the node, by HTTP or by a request in the tree.
+//!
+//! What it is asked to do is in [`crate::actions`]. Requests of the tree are served by a task of its own, so that a
+//! long one keeps nobody from being answered.
+//!
+//! **When things break.** With the gate its task ends; the next gate gives back what it held.
+
+mod requests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +17,8 @@ use ingest_queue::states::{JobState, States as _};
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
 use crate::crash::handled;
-use crate::house::{House, Life, Mode};
+use crate::house::{House, Life, Mode, Task};
+pub use requests::RequestDone;
 
 /// What can be asked.
 #[derive(Debug)]
@@ -68,23 +76,24 @@ pub(crate) struct Gate;
 
 impl Actor for Gate {
     type Msg = Message;
-    type State = (Arc<House>, Arc<Life>);
+    type State = (Arc<House>, Arc<Life>, Task);
     type Arguments = (Arc<House>, Arc<Life>);
 
     async fn pre_start(
         &self,
         myself: ActorRef<Message>,
-        arguments: Self::Arguments,
+        (house, life): Self::Arguments,
     ) -> Result<Self::State, ActorProcessingErr> {
-        *arguments.0.directory.gate.write() = Some(myself);
-        Ok(arguments)
+        *house.directory.gate.write() = Some(myself);
+        let serving = Task::spawn(requests::serve(house.clone(), life.clone()));
+        Ok((house, life, serving))
     }
 
     async fn handle(
         &self,
         _: ActorRef<Message>,
         message: Message,
-        (house, life): &mut Self::State,
+        (house, life, _): &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
         handled(async {
             match message {

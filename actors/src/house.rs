@@ -3,9 +3,9 @@
 //! [`House`] lives as long as the node. [`Life`] lives as long as one session of the tree: everything that must not
 //! outlive the session is in there, and a new session brings a new one.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -13,7 +13,9 @@ use ingest_queue::committer::Serving;
 use ingest_queue::index::finder::Finder;
 use ingest_queue::journal::Alert;
 use ingest_queue::queue::Queue;
+use ingest_queue::shared::SharedNow;
 use ingest_queue::states::JobState;
+use ingest_steps::profile::Profiles;
 use ingest_steps::services::Services;
 use ingest_steps::step::admit::Freed;
 use ingest_store::{SessionState, Store};
@@ -25,13 +27,15 @@ use crate::bench::Bench;
 use crate::crash::Crash;
 use crate::desk::Floor;
 use crate::feeds::board::Board;
+use crate::gate::RequestDone;
 use crate::meters::Meters;
 use crate::restart::Verdict;
 use crate::restart_log::{Restart, RestartLog};
 use crate::root::Role;
 use crate::settings::Settings;
+use crate::shared::Judge;
 use crate::work::Work;
-use crate::{access, batches, feeds, gate, janitor, pools, registrar, timekeeper, watcher};
+use crate::{access, batches, feeds, gate, janitor, pools, registrar, root, timekeeper, watcher};
 
 /// Whether the node takes work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -70,6 +74,8 @@ pub struct House {
     pub meters: Meters,
     /// How the feeds of this node fare.
     pub feeds: Board,
+    /// What has ended, on any node.
+    pub ended: crate::stats::Ended,
     pub directory: Directory,
     mode: watch::Sender<Mode>,
     link: watch::Sender<SessionState>,
@@ -78,12 +84,25 @@ pub struct House {
     pub(crate) services: ArcSwapOption<Services>,
     pub(crate) steps: ArcSwap<ingest_steps::settings::Settings>,
     last_restart: RwLock<Option<String>>,
+    /// The elections that this node leads now.
+    pub leads: RwLock<BTreeSet<&'static str>>,
     /// Each restart, for whoever listens.
     restarts: broadcast::Sender<Restart>,
     /// Each alert, for whoever listens.
     alerts: broadcast::Sender<Alert>,
     /// How many actors were started.
     actors: AtomicU64,
+    /// The profiles of the files, as they were read last.
+    pub(crate) files: ArcSwap<Profiles>,
+    /// What all nodes share, as this one has applied it.
+    shared: watch::Sender<Arc<SharedNow>>,
+    /// Which settings of the cluster hold here, and where the values come from that are not the default.
+    settings_mark: RwLock<Option<String>>,
+    sources: RwLock<BTreeMap<String, String>>,
+    pub(crate) judge: Judge,
+    /// Each request of the tree that was answered here, for whoever listens.
+    requests: broadcast::Sender<RequestDone>,
+    pub(crate) root: OnceLock<ActorRef<root::Message>>,
 }
 
 /// What is counted, since the node began.
@@ -178,6 +197,8 @@ pub struct Life {
     pub(crate) ended: Ended,
     /// Whether the ingest queue is held, as the watcher knows it.
     pub(crate) held: watch::Sender<bool>,
+    /// Somebody has come or gone: requests for a node that is not there any more are anybody's.
+    pub(crate) living: tokio::sync::Notify,
 }
 
 /// Jobs that have ended. If nobody asks, they are forgotten, and that is known.
@@ -221,6 +242,7 @@ impl Life {
             gone: RwLock::default(),
             ended: Ended::default(),
             held: watch::Sender::new(false),
+            living: tokio::sync::Notify::new(),
         }
     }
 
@@ -266,6 +288,7 @@ impl House {
             committed: Arc::default(),
             meters: Meters::default(),
             feeds: Board::default(),
+            ended: crate::stats::Ended::default(),
             directory: Directory::default(),
             mode: watch::Sender::new(Mode::Running),
             link: watch::Sender::new(SessionState::Suspended),
@@ -273,9 +296,17 @@ impl House {
             services: ArcSwapOption::empty(),
             steps: ArcSwap::from_pointee(steps),
             last_restart: RwLock::default(),
+            leads: RwLock::default(),
             restarts: broadcast::Sender::new(64),
             alerts: broadcast::Sender::new(64),
             actors: AtomicU64::new(0),
+            files: ArcSwap::default(),
+            shared: watch::Sender::new(Arc::default()),
+            settings_mark: RwLock::default(),
+            sources: RwLock::default(),
+            judge: Judge::default(),
+            requests: broadcast::Sender::new(256),
+            root: OnceLock::new(),
         }
     }
 
@@ -323,6 +354,76 @@ impl House {
     /// Restarts from now on.
     pub fn restarts(&self) -> broadcast::Receiver<Restart> {
         self.restarts.subscribe()
+    }
+
+    /// Requests of the tree that are answered here from now on.
+    pub fn requests_done(&self) -> broadcast::Receiver<RequestDone> {
+        self.requests.subscribe()
+    }
+
+    pub(crate) fn request_done(&self, done: RequestDone) {
+        // Nobody may be listening.
+        let _ = self.requests.send(done);
+    }
+
+    /// What all nodes share, as this one knows it.
+    pub fn shared(&self) -> Arc<SharedNow> {
+        self.shared.borrow().clone()
+    }
+
+    /// The same and its changes.
+    pub fn shared_changes(&self) -> watch::Receiver<Arc<SharedNow>> {
+        self.shared.subscribe()
+    }
+
+    /// Answers whether that is new.
+    pub(crate) fn set_shared(&self, now: SharedNow) -> bool {
+        self.shared.send_if_modified(|before| {
+            let changes = **before != now;
+            if changes {
+                *before = Arc::new(now);
+            }
+            changes
+        })
+    }
+
+    /// Which settings of the cluster hold here; absent: nobody applies them.
+    pub fn settings_mark(&self) -> Option<String> {
+        self.settings_mark.read().clone()
+    }
+
+    /// Where the values of the configuration come from that are not the default.
+    pub fn sources(&self) -> BTreeMap<String, String> {
+        self.sources.read().clone()
+    }
+
+    /// Whoever reads the configuration says which settings of the cluster hold here now.
+    pub fn applied_settings(&self, mark: String, sources: BTreeMap<String, String>) {
+        *self.settings_mark.write() = Some(mark);
+        *self.sources.write() = sources;
+        tell(&self.directory.registrar, registrar::Message::Refresh);
+    }
+
+    /// Says by whom settings of the cluster are judged before they are written.
+    pub fn judge_settings_by(&self, judge: Box<crate::shared::Judging>) {
+        self.judge.set(judge);
+    }
+
+    /// Ends when what is under way is done.
+    pub(crate) fn drain(&self) {
+        if let Some(root) = self.root.get() {
+            let _ = root.cast(root::Message::Drain);
+        }
+    }
+
+    /// Gives the pools other sizes or patience, until settings are applied again.
+    pub(crate) fn set_pools(&self, change: impl FnOnce(&mut crate::settings::Pools)) {
+        let mut settings = Settings::clone(&self.settings.load());
+        change(&mut settings.pools);
+        self.settings.store(Arc::new(settings));
+        tell(&self.directory.pools, pools::Message::Resize);
+        tell(&self.directory.access, access::Message::Resize);
+        tell(&self.directory.registrar, registrar::Message::Refresh);
     }
 
     pub fn link(&self) -> SessionState {

@@ -2,14 +2,15 @@
 //!
 //! At once, by event: the working directory of a job that has ended for good. From time to time, on every node: locks
 //! of this session that nobody claims, leftovers on this node's disk. From time to time, on one node at a time, under
-//! `/cleanup/NAME`: completed jobs leave their queue, completed batches leave the tree after `upkeep.keep_batches`,
-//! expired access items go.
+//! `/cleanup/NAME`: what no node needs any more ([`upkeep`]).
 //!
 //! **When things break.** A routine that fails is logged and made again the next time; none keeps another from its
 //! turn.
 
 mod routines;
+pub mod upkeep;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ingest_queue::ids::{Bid, Jid};
@@ -17,6 +18,7 @@ use ingest_steps::step::clean;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
 pub use self::routines::Swept;
+use self::upkeep::{Ran, Routine};
 use crate::crash::handled;
 use crate::desk::Chore;
 use crate::house::{House, Life, Task, tell};
@@ -30,8 +32,12 @@ pub(crate) enum Message {
     Round,
     /// Rounds are to be made at other times than before.
     Rearm,
+    /// It may be time for a routine.
+    Due(Routine),
     /// Make a round now, and say what it did.
     RunOnce(RpcReplyPort<Swept>),
+    /// Run this routine now, and say what it did.
+    Run(Routine, RpcReplyPort<Ran>),
 }
 
 /// The actor.
@@ -44,6 +50,8 @@ pub(crate) struct State {
     house: Arc<House>,
     life: Arc<Life>,
     timer: Option<Task>,
+    /// One for each routine.
+    timers: BTreeMap<Routine, Task>,
 }
 
 impl Actor for Janitor {
@@ -57,11 +65,15 @@ impl Actor for Janitor {
         (house, life): Self::Arguments,
     ) -> Result<State, ActorProcessingErr> {
         *house.directory.janitor.write() = Some(myself);
-        Ok(State { house, life, timer: None })
+        Ok(State { house, life, timer: None, timers: BTreeMap::new() })
     }
 
     async fn post_start(&self, myself: ActorRef<Message>, _: &mut State) -> Result<(), ActorProcessingErr> {
-        Ok(myself.cast(Message::Round)?)
+        myself.cast(Message::Round)?;
+        for routine in Routine::ALL {
+            myself.cast(Message::Due(routine))?;
+        }
+        Ok(())
     }
 
     async fn handle(
@@ -80,10 +92,20 @@ impl Actor for Janitor {
                     state.round().await;
                     state.round_later(&myself);
                 }
-                Message::Rearm => state.round_later(&myself),
+                Message::Rearm => {
+                    state.round_later(&myself);
+                    for routine in Routine::ALL {
+                        state.due(&myself, routine).await;
+                    }
+                }
+                Message::Due(routine) => state.due(&myself, routine).await,
                 Message::RunOnce(reply) => {
-                    let swept = state.round().await;
+                    let swept = state.everything().await;
                     let _ = reply.send(swept);
+                }
+                Message::Run(routine, reply) => {
+                    let ran = state.run_once(routine).await;
+                    let _ = reply.send(ran);
                 }
             }
             Ok(())
@@ -106,6 +128,26 @@ impl State {
             tokio::time::sleep(every).await;
             let _ = myself.cast(Message::Round);
         }));
+    }
+
+    /// Runs a routine if it is time, and looks again when it may be.
+    async fn due(&mut self, myself: &ActorRef<Message>, routine: Routine) {
+        let mut wait = self.wait_for(routine).await;
+        if wait.is_zero() {
+            if self.house.takes_work()
+                && let Ran::Now(run) = self.run_once(routine).await
+                && run.removed > 0
+            {
+                tracing::info!(name = routine.name(), removed = run.removed, "cleaned up");
+            }
+            wait = routine.every(&self.house.settings.load().upkeep);
+        }
+        let myself = myself.clone();
+        let later = Task::spawn(async move {
+            tokio::time::sleep(wait).await;
+            let _ = myself.cast(Message::Due(routine));
+        });
+        self.timers.insert(routine, later);
     }
 
     async fn ended(&self, bid: Bid, jid: Jid) {

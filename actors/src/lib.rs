@@ -14,21 +14,26 @@
 //! | this node's share of the feeds | [`feeds`] |
 //! | stalls and other things that are due | `timekeeper` |
 //! | what is tidied up | `janitor` |
+//! | what one node does for all | [`elected`] |
 //! | what a worker does with a job | [`work`] |
 //! | how actors die, and what of that is written down | [`crash`], [`restart`], [`restart_log`] in a [`journal`] |
-//! | what is measured | [`meters`] |
+//! | what is measured | [`meters`], [`stats`] |
+//! | what can be done to a node or the cluster, by whomever | [`actions`], [`gate`] |
+//! | profiles and settings that all nodes share | [`shared`] |
 //! | what can be set | [`settings`] |
 //!
 //! Every actor has the same order: what it is told, what it knows, its handlers, its parts. This crate may not know of
 //! HTTP or the command line.
 
 mod access;
+pub mod actions;
 mod batch;
 mod batches;
 mod bench;
 mod committer;
 pub mod crash;
 pub mod desk;
+pub mod elected;
 pub mod feeds;
 pub mod gate;
 pub mod house;
@@ -46,6 +51,8 @@ pub mod restart_log;
 pub mod root;
 mod session;
 pub mod settings;
+pub mod shared;
+pub mod stats;
 mod timekeeper;
 mod watcher;
 pub mod work;

@@ -20,14 +20,16 @@ use parking_lot::RwLock;
 use ractor::{Actor, ActorCell, ActorRef, RpcReplyPort};
 use tokio::sync::watch;
 
+use crate::actions::{By, Order, Refused, perform};
 use crate::gate::{self, Snapshot};
 use crate::house::{House, Life, Mode, tell};
 pub use crate::janitor::Swept;
+pub use crate::janitor::upkeep::{self, Ran, Routine};
 use crate::restart_log::{Restart, RestartLog};
 use crate::root::{self, Root};
 use crate::settings::Settings;
 use crate::work::{Nothing, Steps, Work};
-use crate::{access, feeds, janitor, pools, registrar, timekeeper, watcher};
+use crate::{access, feeds, janitor, pools, registrar, shared, timekeeper, watcher};
 
 /// What a node is made of.
 #[derive(Debug)]
@@ -93,6 +95,7 @@ impl Node {
         let setup = root::Setup { house: house.clone(), ended: ended_sender, ready: ready_sender };
         let root_name = Some(house.actor_name("root"));
         let (root, _) = Actor::spawn(root_name, Root, setup).await.map_err(|error| error.to_string())?;
+        let _ = house.root.set(root.clone());
         Ok(Self { house, root, ended, ready })
     }
 
@@ -146,6 +149,11 @@ impl Node {
         self.ask(&self.house.directory.janitor, janitor::Message::RunOnce).await
     }
 
+    /// Runs a cleanup routine now, if no other node does; `None` if the node cannot be asked.
+    pub async fn run_upkeep(&self, routine: Routine) -> Option<Ran> {
+        self.ask(&self.house.directory.janitor, |reply| janitor::Message::Run(routine, reply)).await
+    }
+
     async fn ask<M: ractor::Message, T: Send + 'static>(
         &self,
         whom: &RwLock<Option<ActorRef<M>>>,
@@ -195,7 +203,10 @@ impl Node {
         if before.pools != node.pools {
             tell(&self.house.directory.timekeeper, timekeeper::Message::WatchAll);
         }
-        if before.upkeep.every != node.upkeep.every {
+        if before.limits != node.limits {
+            tell(&self.house.directory.watcher, watcher::Message::Configured);
+        }
+        if before.upkeep != node.upkeep {
             tell(&self.house.directory.watcher, watcher::Message::Rearm);
             tell(&self.house.directory.janitor, janitor::Message::Rearm);
         }
@@ -204,22 +215,22 @@ impl Node {
 
     /// Gives the pools other sizes or patience, until settings are applied again.
     pub fn set_pools(&self, change: impl FnOnce(&mut crate::settings::Pools)) {
-        let mut settings = Settings::clone(&self.house.settings.load());
-        change(&mut settings.pools);
-        self.house.settings.store(Arc::new(settings));
-        tell(&self.house.directory.pools, pools::Message::Resize);
-        tell(&self.house.directory.access, access::Message::Resize);
-        tell(&self.house.directory.registrar, registrar::Message::Refresh);
+        self.house.set_pools(change);
+    }
+
+    /// Does what was ordered, here and now. `None`: there is no session, so nothing can be done.
+    pub async fn perform(&self, order: &Order, by: &By) -> Option<Result<serde_json::Value, Refused>> {
+        let life = self.house.life()?;
+        Some(perform(&self.house, &life, order, by, &|_| {}).await)
     }
 
     /// Applies profiles that were read anew, and says how many there are. Steps that run end with those that they
     /// began with.
     pub fn apply_profiles(&self, profiles: Profiles) -> usize {
-        let count = profiles.iter().count();
-        if let Some(services) = self.house.services.load_full() {
-            *services.profiles.write() = Arc::new(profiles);
-        }
-        count
+        self.house.files.store(Arc::new(profiles));
+        let Some(services) = self.house.services.load_full() else { return 0 };
+        shared::combine(&self.house, &services);
+        services.profiles.read().iter().count()
     }
 
     /// All actors, as they are supervised now.

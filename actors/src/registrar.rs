@@ -17,7 +17,8 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use serde::{Deserialize, Serialize};
 
 use crate::crash::{Crash, handled};
-use crate::house::{House, Life};
+use crate::house::{House, Life, Task};
+use crate::{elected, stats};
 
 /// What is to be done.
 #[derive(Debug)]
@@ -42,7 +43,12 @@ pub struct Info {
     pub restarts: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_restart: Option<String>,
+    /// The elections that it leads.
+    pub leads: Vec<String>,
     pub since: String,
+    /// Which profiles of the tree it runs, and which settings of the cluster; `-`: none.
+    pub profiles: String,
+    pub settings: String,
     /// Where it answers, if it serves the API.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
@@ -60,6 +66,8 @@ pub(crate) struct State {
     path: Option<String>,
     written: Option<Info>,
     since: String,
+    /// Stands for election: one node writes down how much is done.
+    _stats: Task,
 }
 
 impl Actor for Registrar {
@@ -74,7 +82,10 @@ impl Actor for Registrar {
     ) -> Result<State, ActorProcessingErr> {
         *house.directory.registrar.write() = Some(myself);
         let since = life.queue.now().to_string();
-        Ok(State { house, life, path: None, written: None, since })
+        let (one, other) = (house.clone(), life.clone());
+        let gather = move |post| stats::gather(one.clone(), other.clone(), post);
+        let stats = elected::stand(&house, &life, elected::STATS, gather);
+        Ok(State { house, life, path: None, written: None, since, _stats: stats })
     }
 
     async fn post_start(&self, myself: ActorRef<Message>, _: &mut State) -> Result<(), ActorProcessingErr> {
@@ -144,7 +155,10 @@ impl State {
             pools: sizes,
             restarts,
             last_restart: self.house.last_restart(),
+            leads: self.house.leads.read().iter().map(|name| (*name).to_owned()).collect(),
             since: self.since.clone(),
+            profiles: self.house.shared().profiles_mark(),
+            settings: self.house.settings_mark().unwrap_or_else(|| "-".to_owned()),
             url: self.house.steps.load().fetch.public_url.as_ref().map(ToString::to_string),
         }
     }

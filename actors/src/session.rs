@@ -188,7 +188,13 @@ impl State {
             Services::open(steps, session, &self.house.name).await
         };
         let services = services.map_err(Trouble::Service)?;
+        if self.house.services.load().is_none() {
+            self.house.files.store(services.profiles.read().clone());
+        }
         self.house.services.store(Some(Arc::new(services.clone())));
+        // Before anybody works: jobs want their profiles.
+        let now = queue.shared().await.map_err(Trouble::Tree)?;
+        crate::shared::apply(&self.house, &services, now);
         Ok(Life::new(queue, serving, services))
     }
 

@@ -1,6 +1,6 @@
 //! What the configuration says of the node itself. Every section may be left out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,6 +8,8 @@ use ingest_queue::classes::{self, Class};
 use ingest_queue::committer::Together;
 use ingest_queue::dialect::Dialect;
 use ingest_queue::index;
+use ingest_queue::limits::rules::{Rules, Said};
+use ingest_queue::limits::set::Configured;
 use ingest_queue::states::{JobState, States as _};
 use serde::Deserialize;
 
@@ -28,6 +30,8 @@ pub struct Settings {
     pub shutdown: Shutdown,
     pub upkeep: Upkeep,
     pub workers: Workers,
+    pub stats: Stats,
+    pub limits: Limits,
 }
 
 /// `[node]`: who this is.
@@ -240,11 +244,97 @@ pub struct Upkeep {
     /// How long a completed batch, with its jobs, stays in the tree.
     #[serde(with = "humantime_serde")]
     pub keep_batches: Duration,
+    /// How long a management request stays that nobody waits for.
+    #[serde(with = "humantime_serde")]
+    pub keep_requests: Duration,
+    pub jobs: Round,
+    pub batches: Round,
+    pub requests: Round,
+    pub semaphores: Round,
+    pub keys: Round,
+    pub shards: Round,
+}
+
+/// `[upkeep.NAME]`: a routine that one node runs for all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Round {
+    #[serde(with = "humantime_serde")]
+    pub every: Duration,
 }
 
 impl Default for Upkeep {
     fn default() -> Self {
-        Self { every: Duration::from_mins(10), keep_batches: Duration::from_hours(24 * 30) }
+        let every = |minutes| Round { every: Duration::from_mins(minutes) };
+        Self {
+            every: Duration::from_mins(10),
+            keep_batches: Duration::from_hours(24 * 30),
+            keep_requests: Duration::from_hours(24),
+            jobs: every(10),
+            batches: every(10),
+            requests: every(10),
+            semaphores: every(10),
+            keys: every(60),
+            shards: every(360),
+        }
+    }
+}
+
+/// `[stats]`: what one node writes down for all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Stats {
+    /// How often it is written down what waits and what has ended.
+    #[serde(with = "humantime_serde")]
+    pub every: Duration,
+    /// How long that is kept.
+    #[serde(with = "humantime_serde")]
+    pub keep: Duration,
+}
+
+impl Default for Stats {
+    fn default() -> Self {
+        Self { every: Duration::from_mins(5), keep: Duration::from_hours(24) }
+    }
+}
+
+/// `[limits]`: how many jobs are worked on at a time, over all nodes.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// The states in which limits hold.
+    pub states: BTreeSet<String>,
+    /// The same for those of hosts.
+    pub host_states: BTreeSet<String>,
+    /// By name; `default` is for all others.
+    pub collections: BTreeMap<String, u32>,
+    pub hosts: BTreeMap<String, u32>,
+    pub profiles: BTreeMap<String, u32>,
+    pub names: BTreeMap<String, u32>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let Rules { states, host_states, .. } = Rules::default();
+        let (collections, hosts) = (BTreeMap::new(), BTreeMap::new());
+        let (profiles, names) = (BTreeMap::new(), BTreeMap::new());
+        Self { states, host_states, collections, hosts, profiles, names }
+    }
+}
+
+impl Limits {
+    pub fn configured(&self) -> Configured {
+        let table = |limits: &BTreeMap<String, u32>| {
+            limits.iter().map(|(name, limit)| (name.clone(), Some(*limit))).collect()
+        };
+        let hosts = self.hosts.iter().map(|(name, limit)| (name.to_ascii_lowercase(), *limit)).collect();
+        let said = Said {
+            collections: table(&self.collections),
+            hosts: table(&hosts),
+            profiles: table(&self.profiles),
+            names: table(&self.names),
+        };
+        Configured { said, states: self.states.clone(), host_states: self.host_states.clone() }
     }
 }
 

@@ -23,6 +23,7 @@ use tokio::time::Instant;
 
 use crate::crash::handled;
 use crate::desk::Desk;
+use crate::elected::{self, Post};
 use crate::house::{House, Life, Task, tell};
 use crate::worker::parked_with;
 
@@ -66,6 +67,7 @@ pub(crate) struct State {
     timer: Option<(Instant, Task)>,
     /// Where what expires stands in the heap.
     expires: HashMap<(i64, Jid), (Instant, u64)>,
+    /// What is followed, and the election: the first of all timekeepers also does what one does for all.
     tasks: Vec<Task>,
 }
 
@@ -100,7 +102,8 @@ impl Actor for Timekeeper {
     ) -> Result<State, ActorProcessingErr> {
         *house.directory.timekeeper.write() = Some(myself.clone());
         let (due, watched, expires) = (BTreeMap::new(), HashMap::new(), HashMap::new());
-        let tasks = vec![expirations::follow(&life, myself).await?, alerts::follow(&house, &life)];
+        let elected = elected::stand(&house, &life, elected::TIMER, for_all);
+        let tasks = vec![expirations::follow(&life, myself).await?, alerts::follow(&house, &life), elected];
         let mut state = State { house, life, due, next: 0, watched, timer: None, expires, tasks };
         state.begin();
         Ok(state)
@@ -148,6 +151,9 @@ impl Actor for Timekeeper {
         .await
     }
 }
+
+/// What the elected timekeeper does for all nodes, for as long as it is the one.
+async fn for_all(_: Post) {}
 
 impl State {
     /// What one before it may have known.

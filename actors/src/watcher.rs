@@ -13,7 +13,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ingest_queue::index::finder::{Ended, Finder};
+use ingest_queue::limits::{self, follow::Follower, follow::News};
 use ingest_queue::map::{self, HeldQueue};
+use ingest_queue::states::BatchList;
 use ingest_store::{Event, Session, TreeWatch, path};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
@@ -32,6 +34,12 @@ pub(crate) enum Message {
     Components,
     /// A hold was set or lifted.
     Holds,
+    /// A profile or the settings of the cluster have changed.
+    Shared,
+    /// A slot of a limit is free, or limits have changed.
+    Limits(News),
+    /// The configuration says other limits than before.
+    Configured,
     Sweep,
     /// It is to sweep at other times than before.
     Rearm,
@@ -82,6 +90,12 @@ impl Actor for Watcher {
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         state.sweep_later(&myself);
+        // What has changed before it was watched.
+        myself.cast(Message::Shared)?;
+        // A file without limits says nothing about them.
+        if !state.house.settings.load().limits.configured().is_empty() {
+            myself.cast(Message::Configured)?;
+        }
         Ok(myself.cast(Message::Components)?)
     }
 
@@ -95,6 +109,9 @@ impl Actor for Watcher {
             match message {
                 Message::Components => state.components().await?,
                 Message::Holds => state.holds().await,
+                Message::Shared => crate::shared::look(&state.house, &state.life).await?,
+                Message::Limits(news) => state.limits(&news),
+                Message::Configured => state.configure().await,
                 Message::Sweep => {
                     state.sweep().await;
                     state.sweep_later(&myself);
@@ -130,6 +147,13 @@ impl State {
             let one = myself.clone();
             self.readers.push(Task::spawn(each_change(watch, move || one.cast(Message::Holds).is_ok())));
         }
+        for at in [map::PROFILES, map::CONF] {
+            let (watch, one) = (watch(at).await?, myself.clone());
+            self.readers.push(Task::spawn(each_change(watch, move || one.cast(Message::Shared).is_ok())));
+        }
+        let limits = Follower::start(&self.life.queue).await.map_err(Crash::error)?;
+        let one = myself.clone();
+        self.readers.push(Task::spawn(limits.run(move |news| drop(one.cast(Message::Limits(news))))));
         let house = self.house.clone();
         let look = move || {
             tell(&house.directory.access, access::Message::Look);
@@ -167,6 +191,7 @@ impl State {
         let own = self.life.own_name.read().clone();
         self.disks(&components);
         *self.life.components.write() = components;
+        self.life.living.notify_one();
         if !own.is_empty() {
             self.finder.components(living, &own);
         }
@@ -211,7 +236,36 @@ impl State {
         self.life.held.send_replace(held);
     }
 
+    /// One more can go on: the best of those who wait in each state.
+    fn limits(&self, news: &News) {
+        match news {
+            News::Freed(semaphore) => {
+                self.finder.unpark_best(limits::parked_with(semaphore));
+            }
+            News::Changed => self.try_limited_again(),
+        }
+    }
+
+    fn try_limited_again(&self) {
+        for key in self.finder.reasons().into_iter().filter(|key| limits::is_limit(key)) {
+            self.finder.unpark_best(key);
+        }
+    }
+
+    /// What the file says goes into the tree, for all nodes.
+    async fn configure(&self) {
+        let configured = self.house.settings.load().limits.configured();
+        match self.life.queue.configure_limits(&configured).await {
+            Ok(true) => tracing::info!("the limits of the configuration are in the tree, for all nodes"),
+            Ok(false) => {}
+            Err(error) => {
+                tracing::warn!(%error, "the limits of the configuration could not be written; they are with the next reload or start");
+            }
+        }
+    }
+
     async fn sweep(&self) {
+        self.try_limited_again();
         match self.finder.sweep().await {
             None => {}
             Some(0) => tracing::debug!(healed = 0, "the index was compared with the tree"),
@@ -271,10 +325,15 @@ async fn read_batches(mut watch: TreeWatch, house: Arc<House>, life: Arc<Life>) 
             Event::Created(path) | Event::Deleted(path) | Event::Changed(path) => path.as_str(),
         };
         let Some(told) = batch_event(&event, found) else { continue };
-        if let BatchEvent::Ended { bid, jid, for_good } = told {
+        if let BatchEvent::Ended { bid, jid, list } = told {
             life.ended.add(jid);
             life.freed().poke();
-            if for_good {
+            match list {
+                BatchList::Failed => house.ended.failed(),
+                BatchList::Completed => house.ended.completed(),
+                _ => {}
+            }
+            if list != BatchList::Failed {
                 janitor::ended(&house, bid, jid);
             }
             continue;

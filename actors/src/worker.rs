@@ -10,6 +10,7 @@
 //! that the job is another's: it is let go.
 
 mod homes;
+mod slots;
 mod taking;
 
 use std::pin::pin;
@@ -181,6 +182,11 @@ impl Worker {
                             self.hand(lease, entry, seat).await;
                             return Ok(());
                         }
+                        // It waits for a slot there, as any other.
+                        Err(Error::AtLimit { .. }) => {
+                            drop(seat);
+                            Ok(change)
+                        }
                         Err(error) => {
                             drop(seat);
                             return self.unsure(lease, entry, error).await;
@@ -265,7 +271,7 @@ impl Worker {
 
     fn seat(&self, entry: QueueRef) -> Option<Reserved> {
         let bench = self.house.directory.bench(entry.state)?;
-        if !self.house.takes_work() || !self.finder.is_next(entry) {
+        if !self.house.takes_work() || !self.finder.is_next(entry) || self.must_wait_for_slot(entry) {
             return None;
         }
         bench.reserve()

@@ -4,6 +4,7 @@ use std::fmt::Display;
 
 use crate::date::Date;
 use crate::ids::{Bid, Jid};
+use crate::limits::rules::Semaphore;
 use crate::states::Refused;
 
 /// Result of a call on the queue.
@@ -39,6 +40,9 @@ pub enum Error {
     /// A node holds what nobody can read. It goes to the quarantine, and the others go on.
     #[error("{path}: {why}")]
     Corrupt { path: String, why: String },
+    /// All slots of a limit are taken: it waits for one.
+    #[error("{what}: {semaphore} is at its limit of {limit}")]
+    AtLimit { what: String, semaphore: Semaphore, limit: u32 },
     /// What was asked for makes no sense.
     #[error("{0}")]
     Invalid(String),
@@ -72,7 +76,7 @@ impl Error {
             | Error::Deleting(_)
             | Error::Invalid(_) => Next::Tell,
             Error::Lost { .. } => Next::LetGo,
-            Error::Changed { .. } => Next::LookAgain,
+            Error::Changed { .. } | Error::AtLimit { .. } => Next::LookAgain,
             Error::Corrupt { .. } => Next::Quarantine,
             Error::Store(error) => Next::Store(error.next()),
         }

@@ -12,7 +12,7 @@
 //! **When things break.** Nothing that a node holds stops a check. If the store fails, or forbids
 //! reading, the check ends with its error. A repair that is interrupted can be run again.
 //!
-//! Not checked: the registry, elections, requests, settings and profiles. A value beyond 1 MiB is
+//! Not checked: the registry. A value beyond 1 MiB is
 //! only counted, and not read. A job whose refs come and go outside of any transition, between two
 //! looks, may be missed.
 
@@ -25,6 +25,7 @@ mod mark;
 mod quarantine;
 mod reader;
 mod repair;
+mod requests;
 mod scan;
 mod sharded;
 mod thing;
@@ -198,6 +199,22 @@ pub async fn repair(
         .retain(|finding| !repaired.iter().any(|old| old.code == finding.code && old.path == finding.path));
     repaired.extend(Box::pin(repair::all(&reader, options, &findings, &mut observer)).await?);
     Ok(repaired)
+}
+
+/// Removes the keys that lead to nothing that waits; says how many that were.
+pub async fn collect_keys(session: &Session, options: &Options) -> Result<usize> {
+    let reader = Reader::new(session);
+    let context = Context::new(options);
+    let mut silent = |_| ();
+    let mut observer = Observer(&mut silent);
+    reader.freshen().await?;
+    let mut scan = scan::Scan::new(&reader, &context, &mut observer);
+    Box::pin(scan.keys()).await?;
+    let suspects = std::mem::take(&mut scan.suspects);
+    drop(scan);
+    let (findings, _) = confirm(&reader, &context, suspects, &mut observer).await?;
+    let repaired = Box::pin(repair::all(&reader, options, &findings, &mut observer)).await?;
+    Ok(repaired.iter().filter(|one| one.outcome == Outcome::Fixed).count())
 }
 
 /// Whether the tree is clean; if not, everything that was found, as text.

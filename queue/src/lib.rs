@@ -20,10 +20,13 @@
 //! | feeds, who consumes them, how they are divided | [`feeds`] |
 //! | holds on queues and collections | [`holds`] |
 //! | locks on objects, reservations of local ids | [`names`] |
+//! | limits over all nodes | [`limits`] |
 //! | finding the next job | [`index`] |
 //! | committing many plans together, lost answers | [`committer`] |
 //! | listing and counting for people | [`list`] |
 //! | one action on many jobs | [`bulk`] |
+//! | profiles and settings of the whole cluster | [`shared`] |
+//! | what is asked of the nodes without HTTP | [`requests`] |
 //! | the invariants, and repair | [`fsck`] |
 //! | what goes wrong, sorted by what to do next | [`error`] |
 
@@ -42,6 +45,7 @@ pub mod ids;
 pub mod index;
 pub mod jobs;
 pub mod journal;
+pub mod limits;
 pub mod list;
 pub mod map;
 pub mod names;
@@ -49,4 +53,6 @@ pub mod nodes;
 pub mod plan;
 pub mod queue;
 mod reads;
+pub mod requests;
+pub mod shared;
 pub mod states;

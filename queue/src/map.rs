@@ -33,11 +33,17 @@ pub const MINTER: &str = "/minter";
 pub const COMPONENTS: &str = "/components";
 pub const NODES: &str = "/components/node";
 pub const SEMAPHORES: &str = "/semaphores";
+pub const ELECTIONS: &str = "/elections";
+pub const CLEANUP: &str = "/cleanup";
 pub const QUARANTINE: &str = "/quarantine";
 pub const QUEUES: &str = "/queues";
 pub const WORKERS: &str = "/workers";
 /// What the names of workers begin with.
 pub const WORKER: &str = "worker-";
+pub const REQUESTS: &str = "/requests";
+pub const PROFILES: &str = "/profiles";
+pub const CONF: &str = "/system/conf";
+pub const CONF_LOCK: &str = "/system/conf-lock";
 
 /// What else stands at the top of the tree, in neither this list nor a constant above.
 pub const OTHER_TOPS: &[&str] =
@@ -56,10 +62,28 @@ pub fn directories(dialect: Dialect) -> Vec<String> {
         INVENTORY_LOCKS,
         LOCAL_IDS,
     ];
-    let ours = [JOURNAL_KEYS, JOURNAL_DATES, JOURNAL_EXPIRATIONS, OUTBOX, QUARANTINE, QUEUES, WORKERS];
+    let ours = [
+        JOURNAL_KEYS,
+        JOURNAL_DATES,
+        JOURNAL_EXPIRATIONS,
+        OUTBOX,
+        QUARANTINE,
+        QUEUES,
+        WORKERS,
+        PROFILES,
+        "/system",
+    ];
+    let requests = RequestNode::ALL.map(RequestNode::dir);
     let queues = JobState::queues(dialect).map(queue);
     let access = AccessSize::ALL.map(AccessSize::dir);
-    fixed.into_iter().map(str::to_owned).chain(queues).chain(access).chain(ours.map(str::to_owned)).collect()
+    fixed
+        .into_iter()
+        .map(str::to_owned)
+        .chain(queues)
+        .chain(access)
+        .chain(ours.map(str::to_owned))
+        .chain(requests)
+        .collect()
 }
 
 /// How soon a job runs: two digits, lower first.
@@ -255,10 +279,12 @@ pub enum BatchNode {
     States,
     Lock,
     Deleting,
+    /// The profile that its jobs were made with.
+    Profile,
 }
 
 impl BatchNode {
-    pub const ALL: [BatchNode; 8] = [
+    pub const ALL: [BatchNode; 9] = [
         BatchNode::Submission,
         BatchNode::Status,
         BatchNode::Expansion,
@@ -267,6 +293,7 @@ impl BatchNode {
         BatchNode::States,
         BatchNode::Lock,
         BatchNode::Deleting,
+        BatchNode::Profile,
     ];
 
     pub fn name(self) -> &'static str {
@@ -279,6 +306,7 @@ impl BatchNode {
             BatchNode::States => "states",
             BatchNode::Lock => "lock",
             BatchNode::Deleting => "deleting",
+            BatchNode::Profile => "profile",
         }
     }
 
@@ -457,8 +485,60 @@ impl AccessSize {
     }
 }
 
+/// A node of a management request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RequestNode {
+    Request,
+    Lock,
+    Params,
+    Result,
+    ResultData,
+    Waiter,
+}
+
+impl RequestNode {
+    pub const ALL: [RequestNode; 6] = [
+        RequestNode::Request,
+        RequestNode::Lock,
+        RequestNode::Params,
+        RequestNode::Result,
+        RequestNode::ResultData,
+        RequestNode::Waiter,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            RequestNode::Request => "requests",
+            RequestNode::Lock => "locks",
+            RequestNode::Params => "params",
+            RequestNode::Result => "results",
+            RequestNode::ResultData => "result-data",
+            RequestNode::Waiter => "waiters",
+        }
+    }
+
+    /// `/requests/results`.
+    pub fn dir(self) -> String {
+        format!("{REQUESTS}/{}", self.name())
+    }
+
+    /// `/requests/results/UUID`.
+    pub fn of(self, uuid: &str) -> String {
+        format!("{REQUESTS}/{}/{uuid}", self.name())
+    }
+}
+
+/// `/profiles/NAME`.
+pub fn profile(name: &str) -> String {
+    format!("{PROFILES}/{}", escape(name))
+}
+
 /// The fence of a lock of this map, `None` for a lock that has none.
 pub fn fence_of(lock: &str) -> Option<String> {
+    let of_request = lock.strip_prefix(REQUESTS).and_then(|rest| rest.strip_prefix("/locks/"));
+    if let Some(uuid) = of_request {
+        return Some(RequestNode::Request.of(uuid));
+    }
     let thing = lock.strip_suffix("/lock")?;
     // A feed is its own fence.
     if ingest_store::path::parent(thing) == QUEUES {

@@ -12,6 +12,7 @@ mod job;
 mod keys;
 mod marks;
 mod numbers;
+mod request;
 mod status;
 
 use bytes::Bytes;
@@ -19,7 +20,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use access::{AccessStatus, AccessToken};
-pub use batch::{BatchStatus, Expansion, Outgoing, ReportedJob, StatusReport, Submission};
+pub use batch::{BatchStatus, Expansion, FrozenProfile, Outgoing, ReportedJob, StatusReport, Submission};
 pub use feed::{AssignmentNode, FeedNode, WorkerNode};
 pub use job::{
     Configuration, Entry, History, Identifiers, Inventory, JobStatus, Metadata, Schedule, Store, Work,
@@ -27,6 +28,7 @@ pub use job::{
 pub use keys::{Keyed, Keys};
 pub use marks::{Hold, LocalId, NameLock, Owner, Quarantined};
 pub use numbers::Numbers;
+pub use request::{Request, RequestResult};
 pub use status::Status;
 
 use crate::dialect::Dialect;

@@ -22,6 +22,7 @@ use crate::dialect::Dialect;
 use crate::error::{Error, Result};
 use crate::holds::Holds;
 use crate::jobs::Known;
+use crate::limits::Limits;
 use crate::map;
 use crate::nodes::{Node, Owner};
 use crate::plan::{Lock, Scene};
@@ -73,6 +74,9 @@ pub struct Queue {
     pub(crate) alerts: tokio::sync::broadcast::Sender<crate::journal::Alert>,
     /// Jobs that have just been moved on here.
     pub(crate) known: Arc<Mutex<Known>>,
+    pub(crate) limits: Arc<Limits>,
+    /// Where this node begins to look for a slot.
+    pub(crate) spread: u32,
     /// The beginning of the names of all commits from here, and the number of the next. It stands in every
     /// entry of every history, so it is short.
     pen: String,
@@ -106,6 +110,8 @@ impl Queue {
             holds: Arc::default(),
             alerts: tokio::sync::broadcast::Sender::new(64),
             known: Arc::default(),
+            limits: Arc::default(),
+            spread: uuid::Uuid::new_v4().as_fields().0,
             pen: uuid::Uuid::new_v4().simple().to_string()[..PEN].to_owned(),
             commits: Arc::default(),
         };
@@ -149,11 +155,13 @@ impl Queue {
         self.committer.counts()
     }
 
-    /// Releases the locks of this session that nobody here claims, also those that were on their way when they were
+    /// Releases the locks and the slots of this session that nobody here claims, also those that were on their way when they were
     /// given up; returns their paths.
     pub async fn sweep_locks(&self) -> Result<Vec<String>> {
         self.committer.settled().await;
-        Ok(self.locks.sweep("/", map::fence_of).await?)
+        let mut swept = self.locks.sweep("/", map::fence_of).await?;
+        swept.extend(self.sweep_slots().await?);
+        Ok(swept)
     }
 
     /// The circumstances of the next commit.

@@ -5,11 +5,12 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use ingest_actors::actions::Order;
+use ingest_actors::actions::order::{DeleteAccess, RequeueAccess};
 use ingest_queue::access::AccessItem;
 use ingest_queue::date::Date;
 use ingest_queue::error::Error;
 use ingest_queue::ids::Aid;
-use ingest_queue::jobs::signed;
 use ingest_queue::map::AccessSize;
 use ingest_queue::nodes::AccessToken;
 use ingest_queue::queue::Queue;
@@ -193,9 +194,8 @@ pub(crate) async fn requeue(
     Body(doing): Body<Doing>,
 ) -> Answer<Json<AccessActed>> {
     let (size, aid): (_, Aid) = (size_of(&size)?, read::id(&aid)?);
-    let message = signed(&caller.name, read::reason(&doing.reason)?);
-    app.queue().await?.requeue_access(size, aid, &message).await?;
-    Ok(Json(AccessActed { size, aid, state: Some(AccessState::Processing) }))
+    let order = Order::RequeueAccess(RequeueAccess { size, aid, reason: doing.reason });
+    app.act(&caller, order).await.map(Json)
 }
 
 #[utoipa::path(delete, path = "/api/v1/access/items/{size}/{aid}", tag = "access", security(("token" = ["admin"])), params(("size" = String, Path), ("aid" = String, Path), DeleteParams), responses(
@@ -205,17 +205,11 @@ pub(crate) async fn requeue(
 /// Deletes a failed item
 pub(crate) async fn delete(
     State(app): State<App>,
-    _: Admin,
+    Admin(caller): Admin,
     Path((size, aid)): Path<(String, String)>,
     Params(params): Params<DeleteParams>,
 ) -> Answer<Json<AccessActed>> {
     let (size, aid): (_, Aid) = (size_of(&size)?, read::id(&aid)?);
-    let queue = app.queue().await?;
-    queue.access_item(size, aid).await?;
-    if !params.confirm {
-        let detail = format!("{aid}: whoever asked for it will not be told; confirm=true does it");
-        return Err(Refusal::new(Kind::NEEDS_CONFIRMATION, detail));
-    }
-    queue.delete_access(size, aid).await?;
-    Ok(Json(AccessActed { size, aid, state: None }))
+    let order = Order::DeleteAccess(DeleteAccess { size, aid, confirm: params.confirm });
+    app.act(&caller, order).await.map(Json)
 }

@@ -4,19 +4,23 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ingest_actors::actions::{By, Order};
 use ingest_actors::house::Life;
 use ingest_actors::node::Node;
 use ingest_queue::queue::Queue;
 use ingest_steps::urls::Urls;
 use ingest_store::SessionState;
+use serde::de::DeserializeOwned;
 
 use super::audit::AuditLog;
+use super::caller::Caller;
 use super::events::Hub;
 use super::metrics::ApiMeters;
 use super::problem::{Answer, Kind, Refusal};
 use super::rate::Rates;
 use super::settings::ApiSettings;
 use super::streams::Streams;
+use super::wire::Role;
 
 /// How long a request waits for a session of the tree.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -83,6 +87,19 @@ impl App {
                 "there is no session of the tree; the node tries to get one",
             )),
         }
+    }
+
+    /// Does what was ordered, in somebody's name, and answers with what the table of actions says it brings.
+    pub(crate) async fn act<T: DeserializeOwned>(&self, caller: &Caller, order: Order) -> Answer<T> {
+        if order.forces() || order.action().admin {
+            caller.must_be(Role::Admin)?;
+        }
+        self.life().await?;
+        let by = By { who: caller.name.clone(), request: None };
+        let away =
+            || Refusal::new(Kind::TREE_AWAY, "there is no session of the tree; the node tries to get one");
+        let done = self.node.perform(&order, &by).await.ok_or_else(away)??;
+        serde_json::from_value(done).map_err(Refusal::defect)
     }
 
     pub(crate) async fn queue(&self) -> Answer<Queue> {

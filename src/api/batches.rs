@@ -4,13 +4,13 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
+use ingest_actors::actions;
+use ingest_actors::actions::order::{DeleteBatch, OnBatch};
 use ingest_queue::batches::{ReportDraft, WHY};
 use ingest_queue::error::Error;
 use ingest_queue::ids::Bid;
-use ingest_queue::jobs::signed;
 use ingest_queue::list::{self, BatchFilter, PageRequest};
 use ingest_queue::nodes::{self, StatusReport};
-use ingest_queue::plan::batch::BatchAction;
 use ingest_queue::queue::Queue;
 use ingest_steps::report::{self, About};
 use serde::Deserialize;
@@ -23,7 +23,7 @@ use super::read::{self, Body, Params};
 use super::shown::{self, plain};
 use super::wire::{
     Batch, BatchActed, BatchDeleted, BatchPage, BatchStates, BidText, DateText, Doing, Problem, Report,
-    ReportForm, ReportLine, ReportedJob, Role,
+    ReportForm, ReportLine, ReportedJob,
 };
 
 /// Which batches.
@@ -271,8 +271,8 @@ fn reported(job: nodes::ReportedJob) -> ReportedJob {
     }
 }
 
-macro_rules! actions {
-    ($($name:ident, $path:literal, $action:expr;)+) => {
+macro_rules! on_batch {
+    ($($name:ident, $path:literal, $order:expr;)+) => {
         $(
             #[utoipa::path(post, path = $path, tag = "batches", security(("token" = ["operator"])), params(("batch" = String, Path, description = "bid or uuid")), request_body = Doing, responses(
                 (status = 200, body = BatchActed),
@@ -284,34 +284,17 @@ macro_rules! actions {
                 Path(name): Path<String>,
                 Body(doing): Body<Doing>,
             ) -> Answer<Json<BatchActed>> {
-                act(&app, &caller, &name, $action, &doing).await
+                let on = OnBatch { batch: name, reason: doing.reason, force: doing.force };
+                app.act(&caller, $order(on)).await.map(Json)
             }
         )+
     };
 }
 
-actions! {
-    hold, "/api/v1/batches/{batch}/hold", BatchAction::Hold;
-    release, "/api/v1/batches/{batch}/release", BatchAction::Release;
-    update_report, "/api/v1/batches/{batch}/update-report", BatchAction::UpdateReport;
-}
-
-async fn act(
-    app: &App,
-    caller: &Caller,
-    name: &str,
-    action: BatchAction,
-    doing: &Doing,
-) -> Answer<Json<BatchActed>> {
-    if doing.force {
-        caller.must_be(Role::Admin)?;
-    }
-    let reason = read::reason(&doing.reason)?;
-    let queue = app.queue().await?;
-    let (bid, _) = find(&queue, caller, name).await?;
-    let from = queue.batch(bid).await?.state();
-    let state = queue.act_on_batch(bid, action, &signed(&caller.name, reason), doing.force).await?;
-    Ok(Json(BatchActed { bid, from, state }))
+on_batch! {
+    hold, "/api/v1/batches/{batch}/hold", actions::Order::HoldBatch;
+    release, "/api/v1/batches/{batch}/release", actions::Order::ReleaseBatch;
+    update_report, "/api/v1/batches/{batch}/update-report", actions::Order::UpdateReport;
 }
 
 /// How a thing is to be deleted.
@@ -338,17 +321,8 @@ pub(crate) async fn delete(
     Path(name): Path<String>,
     Params(params): Params<DeleteParams>,
 ) -> Answer<Json<BatchDeleted>> {
-    let reason = read::reason(&params.reason)?.to_owned();
-    let queue = app.queue().await?;
-    let (bid, _) = find(&queue, &caller, &name).await?;
-    let state = queue.batch(bid).await?.state();
-    read::confirmed(params.confirm, format_args!("{bid}, which is {state}, and all its jobs would go"))?;
-    // It goes on when whoever asked has gone: half a batch helps nobody.
-    let deleting =
-        tokio::spawn(
-            async move { queue.delete_batch(bid, &caller.name, &reason, params.force, |_| {}).await },
-        );
-    let deletion = deleting.await.map_err(Refusal::defect)??;
-    let warning = "the depositor will not be told".to_owned();
-    Ok(Json(BatchDeleted { bid, deleted_jobs: deletion.jobs, warning }))
+    let DeleteParams { confirm, reason, force } = params;
+    app.act(&caller, actions::Order::DeleteBatch(DeleteBatch { batch: name, confirm, reason, force }))
+        .await
+        .map(Json)
 }

@@ -17,8 +17,8 @@ use utoipa_axum::routes;
 use super::app::App;
 use super::guard::guard;
 use super::{
-    access, batches, bulk, events, export, feeds, files, fsck, health, holds, jobs, metrics, nodes, objects,
-    pools, restarts, states, submit,
+    access, batches, bulk, events, export, feeds, files, fsck, health, holds, jobs, limits, metrics, nodes,
+    objects, pools, requests, restarts, shared, states, submit,
 };
 
 const TOKEN: &str = "token";
@@ -34,6 +34,13 @@ fn described() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(Document::openapi())
         .routes(routes!(submit::submit, batches::list))
         .routes(routes!(submit::profiles))
+        .routes(routes!(shared::profile, shared::put_profile, shared::delete_profile))
+        .routes(routes!(shared::settings, shared::change_settings))
+        .routes(routes!(requests::actions))
+        .routes(routes!(requests::list, requests::put))
+        .routes(routes!(requests::show, requests::forget))
+        .routes(routes!(requests::result))
+        .routes(routes!(requests::moment))
         .routes(routes!(batches::show, batches::delete))
         .routes(routes!(batches::report))
         .routes(routes!(batches::hold))
@@ -60,6 +67,11 @@ fn described() -> OpenApiRouter<App> {
         .routes(routes!(feeds::resume))
         .routes(routes!(feeds::ask))
         .routes(routes!(feeds::reset))
+        .routes(routes!(limits::list))
+        .routes(routes!(limits::set, limits::clear))
+        .routes(routes!(limits::upkeep))
+        .routes(routes!(limits::run_upkeep))
+        .routes(routes!(limits::stats))
         .routes(routes!(nodes::me))
         .routes(routes!(nodes::list))
         .routes(routes!(nodes::show))

@@ -13,11 +13,13 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures::FutureExt as _;
 use ingest_queue::date::Clock;
+use ingest_store::recipes::ltime::Ltime;
 use tokio::time::Instant;
 use url::Url;
 
 use super::app::App;
 use super::caller::{self, Known, Peer};
+use super::ltime;
 use super::peers;
 use super::problem::{Answer, Kind, Refusal};
 use super::wire::AuditEntry;
@@ -63,11 +65,14 @@ pub(crate) async fn guard(State(app): State<App>, mut request: Request, next: Ne
     let began = Instant::now();
     let admitted = admit(&app, &mut request, from);
     let known = request.extensions().get::<Known>().cloned();
-    let response = match admitted {
-        Ok(()) => answer(&app, request, next, &method, &path).await,
+    let response = match admitted.and_then(|()| ltime::wanted(&mut request)) {
+        Ok(wanted) => answer(&app, request, next, &method, &path, wanted).await,
         Err(refusal) => refusal.into_response(),
     };
     let mut response = as_problem(response);
+    if changes(&method) && path.starts_with("/api/") && response.status().is_success() {
+        ltime::sign(&app, &mut response).await;
+    }
     write_down(&app, known, from, &method, &path, response.status());
     app.meters.answered(&method, response.status(), began.elapsed());
     let headers = response.headers_mut();
@@ -84,7 +89,19 @@ pub(crate) async fn guard(State(app): State<App>, mut request: Request, next: Ne
     response
 }
 
-async fn answer(app: &App, request: Request, next: Next, method: &Method, path: &str) -> Response {
+async fn answer(
+    app: &App,
+    request: Request,
+    next: Next,
+    method: &Method,
+    path: &str,
+    wanted: Option<Ltime>,
+) -> Response {
+    if let Some(moment) = wanted
+        && let Err(refusal) = ltime::reach(app, moment).await
+    {
+        return refusal.into_response();
+    }
     let running = AssertUnwindSafe(next.run(request)).catch_unwind();
     let answered = if is_long(method, path) {
         running.await

@@ -2,17 +2,17 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use ingest_queue::holds::Was;
-use ingest_queue::map::HeldQueue;
+use ingest_actors::actions::Order;
+use ingest_actors::actions::order::{HoldCollection, HoldQueue, ReleaseCollection, ReleaseQueue};
 use ingest_queue::nodes;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::app::App;
 use super::caller::Operator;
-use super::problem::{Answer, Kind, Refusal};
-use super::read::{self, Body, Params};
-use super::wire::{Hold, HoldChanged, Holds, Problem, Released, SetHold};
+use super::problem::Answer;
+use super::read::{Body, Params};
+use super::wire::{Hold, HoldChanged, Holds, Problem, SetHold};
 
 #[utoipa::path(get, path = "/api/v1/holds", tag = "holds", security(("token" = ["operator"])), responses(
     (status = 200, body = Holds),
@@ -33,23 +33,6 @@ pub(crate) async fn list(State(app): State<App>, _: Operator) -> Answer<Json<Hol
     }))
 }
 
-fn queue_of(name: &str) -> Answer<HeldQueue> {
-    HeldQueue::ALL.into_iter().find(|queue| queue.name().eq_ignore_ascii_case(name)).ok_or_else(|| {
-        let known = HeldQueue::ALL.map(HeldQueue::name).join(", ");
-        Refusal::new(Kind::NOT_FOUND, format!("the queues are {known}"))
-    })
-}
-
-fn changed(kind: &str, name: &str, held: bool, was: &Was) -> HoldChanged {
-    HoldChanged {
-        kind: kind.to_owned(),
-        name: name.to_owned(),
-        held,
-        changed: *was == Was::Changed,
-        released: None,
-    }
-}
-
 #[utoipa::path(put, path = "/api/v1/holds/queues/{queue}", tag = "holds", security(("token" = ["operator"])), params(("queue" = String, Path)), request_body = SetHold, responses(
     (status = 200, body = HoldChanged),
     (status = "default", body = Problem, content_type = "application/problem+json"),
@@ -61,9 +44,8 @@ pub(crate) async fn hold_queue(
     Path(name): Path<String>,
     Body(hold): Body<SetHold>,
 ) -> Answer<Json<HoldChanged>> {
-    let (held, reason) = (queue_of(&name)?, read::reason(&hold.reason)?);
-    let was = app.queue().await?.hold_queue(held, &caller.name, reason).await?;
-    Ok(Json(changed("queue", held.name(), true, &was)))
+    let order = Order::HoldQueue(HoldQueue { queue: name, reason: hold.reason });
+    app.act(&caller, order).await.map(Json)
 }
 
 #[utoipa::path(delete, path = "/api/v1/holds/queues/{queue}", tag = "holds", security(("token" = ["operator"])), params(("queue" = String, Path)), responses(
@@ -73,12 +55,10 @@ pub(crate) async fn hold_queue(
 /// Lifts the hold on a queue
 pub(crate) async fn release_queue(
     State(app): State<App>,
-    _: Operator,
+    Operator(caller): Operator,
     Path(name): Path<String>,
 ) -> Answer<Json<HoldChanged>> {
-    let held = queue_of(&name)?;
-    let was = app.queue().await?.release_queue(held).await?;
-    Ok(Json(changed("queue", held.name(), false, &was)))
+    app.act(&caller, Order::ReleaseQueue(ReleaseQueue { queue: name })).await.map(Json)
 }
 
 #[utoipa::path(put, path = "/api/v1/holds/collections/{mnemonic}", tag = "holds", security(("token" = ["operator"])), params(("mnemonic" = String, Path, min_length = 1, max_length = 100)), request_body = SetHold, responses(
@@ -92,18 +72,8 @@ pub(crate) async fn hold_collection(
     Path(name): Path<String>,
     Body(hold): Body<SetHold>,
 ) -> Answer<Json<HoldChanged>> {
-    let reason = read::reason(&hold.reason)?;
-    let name = mnemonic(&name)?;
-    let was = app.queue().await?.hold_collection(name, &caller.name, reason).await?;
-    Ok(Json(changed("collection", name, true, &was)))
-}
-
-/// A name in the tree is not longer than one of a profile.
-fn mnemonic(name: &str) -> Answer<&str> {
-    if name.chars().count() > 100 {
-        return Err(Refusal::field("mnemonic", "a collection's name has at most 100 letters"));
-    }
-    Ok(name)
+    let order = Order::HoldCollection(HoldCollection { collection: name, reason: hold.reason });
+    app.act(&caller, order).await.map(Json)
 }
 
 /// What goes with the hold.
@@ -126,14 +96,6 @@ pub(crate) async fn release_collection(
     Path(name): Path<String>,
     Params(params): Params<ReleaseParams>,
 ) -> Answer<Json<HoldChanged>> {
-    let queue = app.queue().await?;
-    let name = mnemonic(&name)?;
-    let was = queue.release_collection(name).await?;
-    let mut answer = changed("collection", name, false, &was);
-    if params.all {
-        let released = queue.release_collection_and_all(name, &caller.name, |_| {}).await?;
-        let (jobs, batches, refused) = (released.jobs, released.batches, released.refused);
-        answer.released = Some(Released { jobs, batches, refused });
-    }
-    Ok(Json(answer))
+    let order = Order::ReleaseCollection(ReleaseCollection { collection: name, all: params.all });
+    app.act(&caller, order).await.map(Json)
 }

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 
 use axum::Json;
 use axum::extract::{Path, State};
+use ingest_actors::actions;
+use ingest_actors::actions::order::{DeleteJob, JobPriority, OnJob, RequeueJob};
 use ingest_queue::ids::Jid;
-use ingest_queue::jobs::signed;
 use ingest_queue::list::{self, Filter, PageRequest};
-use ingest_queue::map::{JobNode, Priority};
+use ingest_queue::map::JobNode;
 use ingest_queue::nodes::{Configuration, Identifiers, Inventory, Metadata, Number, Owner, Schedule, Work};
-use ingest_queue::plan::job::Action;
 use ingest_queue::queue::Queue;
 use ingest_queue::states::{JobState, States as _, To, Who, Why};
 use serde::Deserialize;
@@ -18,12 +18,12 @@ use utoipa::IntoParams;
 use super::app::App;
 use super::batches::{DeleteParams, Order, only, page_of};
 use super::caller::{Admin, Caller, Depositor, Operator};
-use super::problem::{Answer, Refusal};
+use super::problem::Answer;
 use super::read::{self, Body, Params};
 use super::shown::{self, plain};
 use super::wire::{
     BidText, DateText, Doing, JidText, Job, JobActed, JobHistory, JobLock, JobPage, JobStates, JobStatus,
-    PriorityText, Problem, ReasonGroup, Reasons, Requeue, Role, SetPriority, Transition,
+    PriorityText, Problem, ReasonGroup, Reasons, Requeue, SetPriority, Transition,
 };
 
 /// How many jobs are looked at to group them.
@@ -281,27 +281,6 @@ pub(crate) async fn history(
     Ok(Json(JobHistory { jid, history: entries.into_iter().map(transition).collect() }))
 }
 
-/// Does something to a job, in somebody's name.
-async fn act(
-    app: &App,
-    caller: &Caller,
-    jid: &str,
-    action: Action,
-    reason: &str,
-    force: bool,
-) -> Answer<Json<JobActed>> {
-    if force {
-        caller.must_be(Role::Admin)?;
-    }
-    let reason = read::reason(reason)?;
-    let jid: Jid = read::id(jid)?;
-    let queue = app.queue().await?;
-    let acted = queue.act(jid, &action, &signed(&caller.name, reason), force).await?;
-    let priority = if let Action::SetPriority(priority) = action { Some(priority.number()) } else { None };
-    let warning = acted.warning.map(str::to_owned);
-    Ok(Json(JobActed { jid, from: acted.from, state: acted.to, priority, warning }))
-}
-
 #[utoipa::path(post, path = "/api/v1/jobs/{jid}/requeue", tag = "jobs", security(("token" = ["operator"])), params(("jid" = String, Path)), request_body = Requeue, responses(
     (status = 200, body = JobActed),
     (status = "default", body = Problem, content_type = "application/problem+json"),
@@ -313,7 +292,9 @@ pub(crate) async fn requeue(
     Path(jid): Path<String>,
     Body(doing): Body<Requeue>,
 ) -> Answer<Json<JobActed>> {
-    act(&app, &caller, &jid, Action::Requeue(doing.state), &doing.reason, doing.force).await
+    let Requeue { state, reason, force } = doing;
+    let order = actions::Order::RequeueJob(RequeueJob { jid: read::id(&jid)?, state, reason, force });
+    app.act(&caller, order).await.map(Json)
 }
 
 #[utoipa::path(post, path = "/api/v1/jobs/{jid}/hold", tag = "jobs", security(("token" = ["operator"])), params(("jid" = String, Path)), request_body = Doing, responses(
@@ -327,7 +308,7 @@ pub(crate) async fn hold(
     Path(jid): Path<String>,
     Body(doing): Body<Doing>,
 ) -> Answer<Json<JobActed>> {
-    act(&app, &caller, &jid, Action::Hold, &doing.reason, doing.force).await
+    app.act(&caller, actions::Order::HoldJob(on_job(&jid, doing)?)).await.map(Json)
 }
 
 #[utoipa::path(post, path = "/api/v1/jobs/{jid}/release", tag = "jobs", security(("token" = ["operator"])), params(("jid" = String, Path)), request_body = Doing, responses(
@@ -341,7 +322,7 @@ pub(crate) async fn release(
     Path(jid): Path<String>,
     Body(doing): Body<Doing>,
 ) -> Answer<Json<JobActed>> {
-    act(&app, &caller, &jid, Action::Release, &doing.reason, doing.force).await
+    app.act(&caller, actions::Order::ReleaseJob(on_job(&jid, doing)?)).await.map(Json)
 }
 
 #[utoipa::path(put, path = "/api/v1/jobs/{jid}/priority", tag = "jobs", security(("token" = ["operator"])), params(("jid" = String, Path)), request_body = SetPriority, responses(
@@ -355,14 +336,13 @@ pub(crate) async fn priority(
     Path(jid): Path<String>,
     Body(doing): Body<SetPriority>,
 ) -> Answer<Json<JobActed>> {
-    let priority = priority_of("priority", &doing.priority)?;
-    act(&app, &caller, &jid, Action::SetPriority(priority), &doing.reason, doing.force).await
+    let SetPriority { priority, reason, force } = doing;
+    let order = actions::Order::JobPriority(JobPriority { jid: read::id(&jid)?, priority, reason, force });
+    app.act(&caller, order).await.map(Json)
 }
 
-/// A number, or the name of a class.
-pub(crate) fn priority_of(field: &str, value: &serde_json::Value) -> Answer<Priority> {
-    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    text.parse().map_err(|error| Refusal::field(field, format!("{error}")))
+fn on_job(jid: &str, doing: Doing) -> Answer<OnJob> {
+    Ok(OnJob { jid: read::id(jid)?, reason: doing.reason, force: doing.force })
 }
 
 #[utoipa::path(delete, path = "/api/v1/jobs/{jid}", tag = "jobs", security(("token" = ["admin"])), params(("jid" = String, Path), DeleteParams), responses(
@@ -376,12 +356,9 @@ pub(crate) async fn delete(
     Path(jid): Path<String>,
     Params(params): Params<DeleteParams>,
 ) -> Answer<Json<JobActed>> {
-    if !params.confirm {
-        let jid: Jid = read::id(&jid)?;
-        let (status, _) = app.queue().await?.job_status(jid).await?;
-        read::confirmed(false, format_args!("{jid}, which is {}, would go", status.status))?;
-    }
-    act(&app, &caller, &jid, Action::Delete, &params.reason, params.force).await
+    let DeleteParams { confirm, reason, force } = params;
+    let order = actions::Order::DeleteJob(DeleteJob { jid: read::id(&jid)?, confirm, reason, force });
+    app.act(&caller, order).await.map(Json)
 }
 
 #[cfg(test)]
@@ -394,14 +371,5 @@ mod tests {
         assert_eq!(one, without_numbers("http://b.example.org/y/z: 404 Not Found (attempt 12)"));
         assert_ne!(one, without_numbers("no room"));
         assert_eq!(without_numbers(""), "");
-    }
-
-    #[test]
-    fn a_priority_is_a_number_or_a_name() {
-        assert_eq!(priority_of("p", &serde_json::json!(10)).unwrap().number(), 10);
-        assert_eq!(priority_of("p", &serde_json::json!("slow")).unwrap().number(), 80);
-        for wrong in [serde_json::json!(100), serde_json::json!(null), serde_json::json!([1])] {
-            assert!(priority_of("p", &wrong).is_err(), "{wrong}");
-        }
     }
 }

@@ -12,6 +12,9 @@ use axum::extract::State;
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use ingest_actors::feeds::board::Doing;
+use ingest_actors::house::Life;
+use ingest_queue::limits::parked_with;
+use ingest_queue::limits::set::Line;
 use ingest_queue::{list, map};
 use ingest_store::SessionState;
 use prometheus_client::encoding::text::encode;
@@ -111,6 +114,28 @@ async fn read_tree(app: &App, registry: &mut Registry) {
         let counts = counts.into_iter().map(|(state, count)| ([("state", state.to_string())], count as u64));
         gauges(registry, "jobs", "Jobs in each state, in the whole tree", counts);
     }
+    if !life.queue.limits().is_free()
+        && let Ok(Ok(limits)) = tokio::time::timeout(PATIENCE, life.queue.semaphores()).await
+    {
+        read_limits(&life, &limits, registry);
+    }
+}
+
+/// How full the limits are, and who waits.
+fn read_limits(life: &Life, limits: &[Line], registry: &mut Registry) {
+    let finder = life.finder();
+    let waiting = |line: &Line| {
+        let key = parked_with(&line.semaphore.node_name());
+        finder.as_ref().map_or(0, |finder| finder.parked_with(key)) as u64
+    };
+    let labels = |line: &Line| [("limit", line.semaphore.node_name())];
+    let all = limits.iter();
+    let limit = all.clone().filter_map(|line| Some((labels(line), u64::from(line.limit?.0))));
+    gauges(registry, "limit_slots", "How many slots a limit has, over all nodes", limit);
+    let held = all.clone().map(|line| (labels(line), line.holders.len() as u64));
+    gauges(registry, "limit_held", "How many slots of a limit are held, over all nodes", held);
+    let waiting = all.map(|line| (labels(line), waiting(line)));
+    gauges(registry, "limit_waiting", "Jobs that this node knows to wait for a slot", waiting);
 }
 
 /// How the feeds fare that this node consumes.

@@ -5,6 +5,8 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use ingest_actors::actions::Order;
+use ingest_actors::actions::order::Reason;
 use ingest_actors::house::Mode;
 use ingest_actors::node;
 use ingest_actors::registrar::Info;
@@ -50,7 +52,13 @@ pub(crate) async fn me(State(app): State<App>, Depositor(caller): Depositor) -> 
 ))]
 /// Lists the nodes that live
 pub(crate) async fn list(State(app): State<App>, _: Operator) -> Answer<Json<NodeList>> {
-    Ok(Json(NodeList { nodes: living(&app).await? }))
+    let mut nodes = living(&app).await?;
+    let shared = app.queue().await?.shared_unlocked().await?;
+    let (profiles, settings) = (shared.profiles_mark(), shared.settings_mark());
+    for node in &mut nodes {
+        node.lags = node.profiles != profiles || node.settings != settings;
+    }
+    Ok(Json(NodeList { nodes, profiles, settings }))
 }
 
 /// The nodes that live, as each says of itself.
@@ -83,8 +91,12 @@ pub(super) async fn living(app: &App) -> Answer<Vec<NodeLine>> {
             pools: info.pools,
             restarts: info.restarts,
             last_restart: info.last_restart,
+            leads: info.leads,
             since: info.since,
             url: info.url,
+            lags: false,
+            profiles: info.profiles,
+            settings: info.settings,
         });
     }
     Ok(nodes)
@@ -141,17 +153,6 @@ fn away() -> Refusal {
     Refusal::new(Kind::STARTING, "the node cannot be asked now: it is starting, or has lost the tree")
 }
 
-fn mode(app: &App, changed: bool) -> Json<ModeChanged> {
-    Json(ModeChanged { mode: app.node.house().mode().name().to_owned(), changed })
-}
-
-fn not_draining(app: &App) -> Answer<()> {
-    if app.node.house().mode() == Mode::Draining {
-        return Err(Refusal::new(Kind::REFUSED, "the node is draining, and does not come back"));
-    }
-    Ok(())
-}
-
 #[utoipa::path(post, path = "/api/v1/node/pause", tag = "node", security(("token" = ["operator"])), request_body = Doing, responses(
     (status = 200, body = ModeChanged),
     (status = "default", body = Problem, content_type = "application/problem+json"),
@@ -159,13 +160,10 @@ fn not_draining(app: &App) -> Answer<()> {
 /// Takes nothing new until it is resumed
 pub(crate) async fn pause(
     State(app): State<App>,
-    _: Operator,
+    Operator(caller): Operator,
     Body(doing): Body<Doing>,
 ) -> Answer<Json<ModeChanged>> {
-    read::reason(&doing.reason)?;
-    not_draining(&app)?;
-    let changed = app.node.pause().await.ok_or_else(away)?;
-    Ok(mode(&app, changed))
+    app.act(&caller, Order::Pause(Reason { reason: doing.reason })).await.map(Json)
 }
 
 #[utoipa::path(post, path = "/api/v1/node/resume", tag = "node", security(("token" = ["operator"])), request_body = Doing, responses(
@@ -175,13 +173,10 @@ pub(crate) async fn pause(
 /// Takes work again
 pub(crate) async fn resume(
     State(app): State<App>,
-    _: Operator,
+    Operator(caller): Operator,
     Body(doing): Body<Doing>,
 ) -> Answer<Json<ModeChanged>> {
-    read::reason(&doing.reason)?;
-    not_draining(&app)?;
-    let changed = app.node.resume().await.ok_or_else(away)?;
-    Ok(mode(&app, changed))
+    app.act(&caller, Order::Resume(Reason { reason: doing.reason })).await.map(Json)
 }
 
 #[utoipa::path(post, path = "/api/v1/node/drain", tag = "node", security(("token" = ["admin"])), request_body = Doing, responses(

@@ -2,8 +2,10 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
+use ingest_actors::actions::Order;
+use ingest_actors::actions::order::SetPool;
 use ingest_actors::gate::Snapshot;
-use ingest_actors::settings::{Pool, Pools};
+use ingest_actors::settings::Pool;
 use ingest_queue::states::States as _;
 
 use super::app::App;
@@ -89,60 +91,8 @@ pub(crate) async fn change(
     Path(name): Path<String>,
     Body(asked): Body<ChangePool>,
 ) -> Answer<Json<PoolLine>> {
-    let mut pools = app.node.house().settings.load().pools;
-    let pool = pool_of(&mut pools, &name).ok_or_else(|| unknown(&name))?;
-    if let Some(size) = asked.size {
-        pool.size = size;
-    }
-    if let Some(stall) = &asked.stall {
-        let read =
-            humantime::parse_duration(stall).map_err(|error| Refusal::field("stall", error.to_string()))?;
-        if read.is_zero() {
-            return Err(Refusal::field("stall", "it has to last longer than no time"));
-        }
-        pool.stall = read;
-    }
-    let changed = *pool;
-    if let Some(problem) = pools.problems().into_iter().next() {
-        return Err(Refusal::field("size", problem));
-    }
-    app.node.set_pools(|pools| {
-        if let Some(pool) = pool_of(pools, &name) {
-            *pool = changed;
-        }
-    });
-    tracing::info!(who = caller.name, pool = name, size = changed.size, "a pool was changed");
+    let ChangePool { size, stall } = asked;
+    let order = Order::SetPool(SetPool { pool: name.clone(), size, stall });
+    app.act::<serde_json::Value>(&caller, order).await?;
     one(&app, &name).await
-}
-
-fn pool_of<'a>(pools: &'a mut Pools, name: &str) -> Option<&'a mut Pool> {
-    Some(match name {
-        "pending" => &mut pools.pending,
-        "estimating" => &mut pools.estimating,
-        "provisioning" => &mut pools.provisioning,
-        "downloading" => &mut pools.downloading,
-        "processing" => &mut pools.processing,
-        "recording" => &mut pools.recording,
-        "notify" => &mut pools.notify,
-        "access_small" => &mut pools.access_small,
-        "access_large" => &mut pools.access_large,
-        _ => return None,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_pool_can_be_changed() {
-        let mut pools = Pools::default();
-        let of_jobs: Vec<&str> =
-            pools.of_jobs().into_keys().map(ingest_queue::states::States::name).collect();
-        for (at, name) in of_jobs.into_iter().chain(ACCESS).enumerate() {
-            pool_of(&mut pools, name).unwrap().size = at + 100;
-            assert_eq!(pools.named(name).unwrap().size, at + 100, "{name}");
-        }
-        assert!(pool_of(&mut pools, "nothing").is_none());
-    }
 }

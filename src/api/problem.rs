@@ -3,9 +3,9 @@
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use ingest_actors::actions::{self, Refused};
 use ingest_queue::error::Error;
 use ingest_steps::outcome::Failure;
-use ingest_store::Kind as StoreKind;
 
 use super::wire::{FieldProblem, Problem};
 
@@ -17,8 +17,12 @@ macro_rules! kinds {
     ($($name:ident = $kind:literal, $status:ident, $title:literal;)+) => {
         impl Kind {
             $(pub(crate) const $name: Kind = Kind($kind, StatusCode::$status, $title);)+
-            #[cfg(test)]
             pub(crate) const ALL: &'static [Kind] = &[$(Kind::$name,)+];
+
+            /// By the end of its `type`.
+            pub(crate) fn named(name: &str) -> Option<Kind> {
+                Self::ALL.iter().copied().find(|kind| kind.0 == name)
+            }
         }
     };
 }
@@ -48,6 +52,7 @@ kinds! {
     UNREADABLE = "unreadable", INTERNAL_SERVER_ERROR, "The tree holds what nobody can read";
     TREE_AWAY = "tree-away", SERVICE_UNAVAILABLE, "The tree cannot be reached";
     SERVICE_AWAY = "service-away", SERVICE_UNAVAILABLE, "A service cannot be reached";
+    BEHIND = "behind", SERVICE_UNAVAILABLE, "This node is behind";
     STARTING = "starting", SERVICE_UNAVAILABLE, "The node is not there yet";
     ENDING = "ending", SERVICE_UNAVAILABLE, "The node ends";
     NO_SPACE = "no-space", INSUFFICIENT_STORAGE, "There is no room for it";
@@ -108,33 +113,22 @@ impl Refusal {
     }
 }
 
-impl From<Error> for Refusal {
-    fn from(error: Error) -> Self {
-        let detail = error.to_string();
-        let kind = match &error {
-            Error::Refused { .. } | Error::Forbidden { .. } | Error::Deleting(_) => Kind::REFUSED,
-            Error::Busy { .. } => Kind::BUSY,
-            Error::Lost { .. } | Error::Changed { .. } => Kind::CHANGED,
-            Error::NotFound(_) => Kind::NOT_FOUND,
-            Error::Corrupt { .. } => Kind::UNREADABLE,
-            Error::Invalid(why) => return Self::field("", why.clone()),
-            Error::Store(store) => return of_store(store),
-            _ => return Self::defect(error),
-        };
-        Self::new(kind, detail)
+impl From<Refused> for Refusal {
+    fn from(refused: Refused) -> Self {
+        if refused.kind == actions::Kind::Internal {
+            return Self::defect(refused.detail());
+        }
+        let kind = Kind::named(refused.kind.name()).unwrap_or(Kind::INTERNAL);
+        let problems = refused.problems.iter();
+        let problems =
+            problems.map(|one| FieldProblem { field: one.field.clone(), message: one.message.clone() });
+        Self { problems: problems.collect(), ..Self::new(kind, refused.detail()) }
     }
 }
 
-fn of_store(error: &ingest_store::Error) -> Refusal {
-    use ingest_store::error::Next;
-    match (error.kind(), error.next()) {
-        (StoreKind::Corrupt, _) => Refusal::new(Kind::UNREADABLE, error.to_string()),
-        (StoreKind::TooLarge, _) => Refusal::new(Kind::TOO_LARGE, error.to_string()),
-        (_, Next::ReadAgain) => Refusal::new(Kind::CHANGED, error.to_string()),
-        (_, Next::GiveUp) => Refusal::defect(error),
-        (_, Next::FindOut | Next::RetryLater | Next::Rebuild | Next::StopNode) => {
-            Refusal::new(Kind::TREE_AWAY, error.to_string())
-        }
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Refused::from(error).into()
     }
 }
 

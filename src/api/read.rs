@@ -161,15 +161,6 @@ pub(crate) fn reason(text: &str) -> Answer<&str> {
     Ok(text.trim())
 }
 
-/// Refuses what silences a report, unless it is confirmed.
-pub(crate) fn confirmed(confirm: bool, what: impl std::fmt::Display) -> Answer<()> {
-    if confirm {
-        return Ok(());
-    }
-    let detail = format!("{what}: the depositor will not be told what became of it; confirm=true does it");
-    Err(Refusal::new(Kind::NEEDS_CONFIRMATION, detail))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

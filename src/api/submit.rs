@@ -172,6 +172,7 @@ pub(crate) async fn profiles(State(app): State<App>, _: Depositor) -> Answer<Jso
         title: profile.title.clone(),
         hold: profile.hold,
         priority: profile.priority.number(),
+        version: profiles.version(&profile.name),
     };
     Ok(Json(ProfileList { profiles: profiles.iter().map(line).collect() }))
 }

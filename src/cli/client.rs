@@ -16,9 +16,11 @@ mod options;
 mod pages;
 
 use std::error::Error as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
+use parking_lot::Mutex;
 use reqwest::header::{HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::Serialize;
@@ -38,11 +40,16 @@ const SOON: Duration = Duration::from_mins(2);
 const TRIES: u32 = 8;
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
+/// See `docs/api.md`: a moment of the cluster.
+const LTIME: &str = "x-ingestd-ltime";
+
 /// A node.
 #[derive(Debug, Clone)]
 pub(super) struct Client {
     http: reqwest::Client,
     base: Url,
+    /// The last moment of the cluster that this client has heard of: reads wait for it, on whichever node.
+    ltime: Arc<Mutex<Option<HeaderValue>>>,
 }
 
 /// One request: a method, the parts of its path below `/api/v1`, and its parameters.
@@ -84,13 +91,13 @@ impl Ask {
 }
 
 impl Client {
-    fn new(http: reqwest::Client, base: Url) -> Self {
-        Self { http, base }
+    fn new(http: reqwest::Client, base: Url, ltime: Option<i64>) -> Self {
+        Self { http, base, ltime: Arc::new(Mutex::new(ltime.map(HeaderValue::from))) }
     }
 
     /// Another node, for whoever asks this one.
     pub(super) fn at(&self, base: Url) -> Self {
-        Self { http: self.http.clone(), base }
+        Self { http: self.http.clone(), base, ltime: self.ltime.clone() }
     }
 
     pub(super) fn ask(&self, method: Method, path: &[&str]) -> Ask {
@@ -133,6 +140,10 @@ impl Client {
             if let Some(body) = &ask.body {
                 request = request.header("content-type", "application/json").body(body.clone());
             }
+            let seen = self.ltime.lock().clone().filter(|_| ask.method == Method::GET);
+            if let Some(moment) = seen {
+                request = request.header(LTIME, moment);
+            }
             if !ask.patient {
                 request = request.timeout(SOON);
             }
@@ -164,6 +175,9 @@ impl Client {
     async fn once(&self, request: RequestBuilder) -> Result<Result<Response, (Problem, Option<Duration>)>> {
         let answer = request.send().await.map_err(|error| self.unreachable(error))?;
         let status = answer.status();
+        if let Some(moment) = answer.headers().get(LTIME) {
+            *self.ltime.lock() = Some(moment.clone());
+        }
         if status.is_success() {
             return Ok(Ok(answer));
         }
@@ -197,7 +211,7 @@ impl Client {
     }
 }
 
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(RETRY_AFTER).map(HeaderValue::to_str)?.ok()?.trim().parse().ok()?;
     Some(Duration::from_secs(seconds)).filter(|wait| *wait <= LONGEST_WAIT)
 }

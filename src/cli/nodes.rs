@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::client::{Client, Server};
 use super::exit::Failed;
-use super::screen::{Cell, Column, Records, Screen, Table};
+use super::screen::{Cell, Column, Paint, Records, Screen, Table};
 use super::words;
 use crate::api::wire::{ModeChanged, NodeLine, NodeList, NodeNow};
 
@@ -46,8 +46,11 @@ impl Nodes {
             Column::word("VERSION").minor(),
             Column::number("WORKERS"),
             Column::number("RESTARTS"),
+            Column::text("LEADS"),
             Column::text("SINCE").minor(),
             Column::text("URL"),
+            Column::word("PROFILES").minor(),
+            Column::word("SETTINGS").minor(),
             Column::text("LAST RESTART").minor(),
         ]);
         for node in &list.nodes {
@@ -58,13 +61,29 @@ impl Nodes {
                 Cell::new(&node.version),
                 Cell::new(node.pools.values().sum::<usize>().to_string()),
                 Cell::new(node.restarts.to_string()),
+                Cell::new(node.leads.join(", ")),
                 Cell::new(&node.since),
                 Cell::new(node.url.as_deref().unwrap_or_default()),
+                runs(&node.profiles, &list.profiles),
+                runs(&node.settings, &list.settings),
                 Cell::new(node.last_restart.as_deref().unwrap_or_default()),
             ]);
         }
-        Screen::stdout().table(&table)
+        let screen = Screen::stdout();
+        screen.table(&table)?;
+        for node in list.nodes.iter().filter(|node| node.lags) {
+            screen.say(&format!(
+                "{} is behind: it runs the profiles {} and the settings {}, and the tree has {} and {}.",
+                node.node, node.profiles, node.settings, list.profiles, list.settings
+            ))?;
+        }
+        Ok(())
     }
+}
+
+/// What a node runs, seen at once if it is not what the tree has.
+fn runs(here: &str, tree: &str) -> Cell {
+    if here == tree { Cell::new(here) } else { Cell::new(here).painted(Paint::of_state("failed")) }
 }
 
 fn this(node: &NodeNow) -> Result<()> {

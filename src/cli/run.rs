@@ -14,7 +14,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use ingest_actors::actions::FieldProblem;
 use ingest_actors::node::{Config, End, Node};
+use ingest_queue::shared::Document;
 use ingest_steps::settings::Settings as Steps;
 use ingest_steps::urls::Urls;
 use ingest_store::Store;
@@ -23,7 +25,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::api;
 use crate::changes::Changes;
-use crate::config::{self, Environment, Loaded};
+use crate::config::{self, Cluster, Environment, Loaded};
 use crate::dashboard;
 use crate::logs::{self, LogHandle};
 use crate::systemd::Systemd;
@@ -86,6 +88,16 @@ impl Run {
         let (node, steps) = (loaded.node.clone(), with_urls(&loaded.steps, &urls));
         let node = Node::start(Config { store, node, steps, work: None }).await.map_err(Ended::Refused)?;
         let node = Arc::new(node);
+        let (asked, of_judge) = (self.config.clone(), environment.clone());
+        node.house().judge_settings_by(Box::new(move |text| {
+            let cluster = Cluster { mark: "new".into(), text: text.to_owned() };
+            let problems = config::judge_cluster(asked.as_deref(), &of_judge, &cluster);
+            let field = |problem: config::Problem| {
+                let message = config::Problem { key: String::new(), ..problem.clone() }.to_string();
+                FieldProblem { field: problem.key, message }
+            };
+            problems.into_iter().map(field).collect()
+        }));
         let signals = Signals::new().context("signals cannot be listened to")?;
         let changes = Changes::watch(&loaded);
         let systemd = Systemd::of_process();
@@ -95,7 +107,9 @@ impl Run {
             // Told, or nobody is left to tell.
             let _ = ending.await;
         }));
-        let daemon = Daemon { asked: self.config, environment, loaded, log, node, systemd, urls, address };
+        let cluster = None;
+        let daemon =
+            Daemon { asked: self.config, environment, loaded, log, node, systemd, urls, address, cluster };
         let ended = daemon.live(signals, changes).await;
         drop(end);
         let _ = serving.await;
@@ -140,6 +154,8 @@ struct Daemon {
     urls: Urls,
     /// Where the API is.
     address: String,
+    /// The settings of the cluster, as they are to hold.
+    cluster: Option<Cluster>,
 }
 
 /// The settings of the steps, on a node that serves its files.
@@ -155,6 +171,8 @@ impl Daemon {
         let mut told = false;
         let mut ready = false;
         let watchdog = self.systemd.watchdog();
+        let mut shared = self.node.house().shared_changes();
+        self.say_what_holds();
         let mut beat = tokio::time::interval(watchdog.unwrap_or(Duration::from_hours(1)));
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -174,6 +192,11 @@ impl Daemon {
                 _ = signals.interrupt.recv() => told = self.end(told),
                 _ = signals.hang_up.recv() => self.reload("SIGHUP", &mut changes),
                 what = changes.next() => self.reload(&what, &mut changes),
+                // Its sender lives as long as the node.
+                Ok(()) = shared.changed() => {
+                    let settings = shared.borrow_and_update().settings.clone();
+                    self.follow_cluster(settings.as_ref(), &mut changes);
+                }
                 // It is asked whether it lives: a node that does not answer is not kept alive by this, and keeps
                 // nobody from ending it.
                 _ = beat.tick(), if ready && watchdog.is_some() => {
@@ -198,10 +221,27 @@ impl Daemon {
         true
     }
 
+    /// The settings of the cluster are these now. Those that do not fit this node change nothing, and the node says by
+    /// its mark that it does not run them.
+    fn follow_cluster(&mut self, settings: Option<&Document>, changes: &mut Changes) {
+        let cluster = settings.map(|one| Cluster { mark: one.mark(), text: one.text.clone() });
+        if cluster != self.cluster {
+            self.cluster = cluster;
+            self.reload("the settings of the cluster have changed", changes);
+        }
+    }
+
+    /// Says in the registry which settings of the cluster hold here.
+    fn say_what_holds(&self) {
+        let mark = self.cluster.as_ref().map_or_else(|| "-".to_owned(), |cluster| cluster.mark.clone());
+        let sources = self.loaded.effective.sources().into_iter().collect();
+        self.node.house().applied_settings(mark, sources);
+    }
+
     /// Reads the configuration and the profiles again. What is wrong with them changes nothing.
     fn reload(&mut self, why: &str, changes: &mut Changes) {
         self.systemd.reloading();
-        match config::load(self.asked.as_deref(), &self.environment) {
+        match config::load_with(self.asked.as_deref(), &self.environment, self.cluster.as_ref()) {
             Err(problems) => {
                 for problem in &problems.0 {
                     tracing::error!(%problem, "the configuration is wrong");
@@ -224,9 +264,9 @@ impl Daemon {
     fn apply(&mut self, new: &Loaded, why: &str) -> Result<(), String> {
         let differs = config::difference(&self.loaded, new);
         let holds = config::changed_live(&self.loaded, new)?;
-        let dir = &holds.steps.profiles.dir;
-        let profiles = ingest_steps::profile::Profiles::load(dir)
-            .map_err(|error| format!("profiles in {}: {error}", dir.display()))?;
+        let of_files = &holds.steps.profiles;
+        let profiles = ingest_steps::services::load(of_files)
+            .map_err(|error| format!("profiles in {}: {error}", of_files.dir.display()))?;
         for change in &differs {
             if change.live {
                 tracing::info!(%change, "applied");
@@ -241,6 +281,7 @@ impl Daemon {
         let later = differs.len() - live;
         tracing::info!(because = why, applied = live, need_a_restart = later, profiles = count, "reloaded");
         self.loaded = holds;
+        self.say_what_holds();
         Ok(())
     }
 }

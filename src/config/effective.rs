@@ -77,6 +77,7 @@ impl Effective {
                 Some(format!("{file}:{line}"))
             }
             Origin::Variable(name) => Some(name.clone()),
+            Origin::Cluster(mark) => Some(format!("the cluster, {mark}")),
         }
     }
 

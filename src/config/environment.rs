@@ -18,7 +18,7 @@ const PREFIX: &str = "INGESTD_";
 pub(crate) const CONFIG: &str = "INGESTD_CONFIG";
 
 /// Names that are no keys: of the command line, and of the tests.
-pub(super) const RESERVED: [&str; 16] = [
+pub(super) const RESERVED: &[&str] = &[
     CONFIG,
     "INGESTD_SERVER",
     "INGESTD_TOKEN",
@@ -34,7 +34,13 @@ pub(super) const RESERVED: [&str; 16] = [
     "INGESTD_IDLE_SECONDS",
     "INGESTD_OUTAGE_SECONDS",
     "INGESTD_MANY_FEEDS",
+    "INGESTD_LOAD_BATCHES",
+    "INGESTD_DASHBOARD_JOBS",
+    "INGESTD_FUZZ_EXAMPLES",
+    "INGESTD_PROTOCOL",
     "INGESTD_WRITE_DOCS",
+    "INGESTD_LTIME",
+    "INGESTD_TREE",
 ];
 
 /// The variables that a process has. They are never shown.

@@ -34,7 +34,7 @@ pub(super) enum Rule {
 }
 
 /// Which. A star is any name.
-pub(super) const RULES: [(&str, Rule); 60] = [
+pub(super) const RULES: &[(&str, Rule)] = &[
     ("store.limits.deadline", Rule::Lasting),
     ("store.limits.max_requests", Rule::AtLeastOne),
     ("store.limits.watch_backlog", Rule::AtLeastOne),
@@ -48,6 +48,8 @@ pub(super) const RULES: [(&str, Rule); 60] = [
     ("queue.together", Rule::AtLeastOne),
     ("supervision.within", Rule::Lasting),
     ("upkeep.every", Rule::Lasting),
+    ("upkeep.*.every", Rule::Lasting),
+    ("stats.every", Rule::Lasting),
     ("work.quota", Rule::AtLeastOne),
     ("fetch.max_bytes", Rule::AtLeastOne),
     ("fetch.connect_timeout", Rule::Lasting),
@@ -182,7 +184,7 @@ fn together(tree: &Tree, file: Option<&File>) -> Vec<Problem> {
     };
     let parts = Parts::read(&tree.plain());
     if let Ok(node) = &parts.node {
-        for problem in node.pools.problems() {
+        for problem in node.pools.problems().into_iter().chain(node.limits.configured().problems()) {
             match problem.split_once(": ") {
                 Some((key, why)) => wrong(key, why.to_owned()),
                 None => wrong("pools", problem),
@@ -242,6 +244,10 @@ fn profiles(tree: &Tree, file: Option<&File>) -> Vec<Problem> {
     let Some(dir) = tree.leaf(&key).and_then(|leaf| leaf.value.as_str()).map(PathBuf::from) else {
         return Vec::new();
     };
+    let source = ["profiles", "source"].map(str::to_owned);
+    if tree.leaf(&source).and_then(|leaf| leaf.value.as_str()) == Some("tree") {
+        return Vec::new();
+    }
     let all = match Profiles::load(&dir) {
         Ok(all) => all,
         Err(error) => {

@@ -14,6 +14,9 @@ pub(super) const SHIPPED: &str = include_str!("../../config/ingestd.toml");
 /// Tables whose tables have names that are chosen: in patterns of keys the name is a star.
 const NAMED: [&str; 3] = ["storage", "minter", "feeds"];
 
+/// Tables whose keys have names that are chosen: each is as the one that the file has.
+const OPEN: [&str; 4] = ["limits.collections", "limits.hosts", "limits.profiles", "limits.names"];
+
 /// The name of the one that is there if a file has none.
 pub(super) const DEFAULT_NAME: &str = "default";
 
@@ -27,6 +30,8 @@ const SECRET: [&str; 6] =
 /// What holds at once when the configuration is read again; the rest needs a restart. A star is all keys of a table.
 pub(super) const LIVE: [&str; 20] = [
     "pools.*",
+    "limits.*",
+    "stats.*",
     "supervision.*",
     "shutdown.*",
     "upkeep.*",
@@ -70,6 +75,11 @@ pub(super) fn pattern(path: &[String]) -> Path {
         && let Some(name) = pattern.get_mut(1)
     {
         "*".clone_into(name);
+    }
+    if let [table @ .., name] = pattern.as_mut_slice()
+        && OPEN.contains(&dotted(table).as_str())
+    {
+        DEFAULT_NAME.clone_into(name);
     }
     pattern
 }

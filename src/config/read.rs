@@ -130,6 +130,12 @@ impl Reader<'_> {
         self.node(value, &mut path.to_vec(), kind, &origins)
     }
 
+    /// A value of the settings of the cluster for a key.
+    pub(super) fn of_cluster(&mut self, path: &[String], value: &Value, mark: &str) -> Option<Node> {
+        let origins = |_: &[String], _: Side| Origin::Cluster(mark.to_owned());
+        self.node(value, &mut path.to_vec(), None, &origins)
+    }
+
     fn table(
         &mut self,
         from: &Table,

@@ -10,7 +10,8 @@ use crate::logs::LogSettings;
 use crate::traces::TraceSettings;
 
 /// The sections of the node itself; those that are named nowhere here are of the steps.
-const NODE: [&str; 7] = ["node", "pools", "queue", "supervision", "shutdown", "upkeep", "workers"];
+const NODE: [&str; 9] =
+    ["node", "pools", "queue", "supervision", "shutdown", "upkeep", "workers", "stats", "limits"];
 
 /// Everything, typed; or why not.
 #[derive(Debug)]

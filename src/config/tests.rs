@@ -1,6 +1,7 @@
 //! Files and environments as people write them.
 
 mod changes;
+mod cluster;
 mod environment;
 mod secrets;
 mod shipped;

@@ -16,17 +16,20 @@ pub(super) enum Origin {
     File(usize, usize),
     /// Of the environment: the variable's name.
     Variable(String),
+    /// Of the settings of the cluster: which of them.
+    Cluster(String),
 }
 
 impl Origin {
     /// A problem with what comes from there.
     pub(super) fn problem(&self, file: Option<&File>, key: &[String], message: impl Into<String>) -> Problem {
         let (line, column, variable) = match self {
-            Origin::Default => (None, None, None),
+            Origin::Default | Origin::Cluster(_) => (None, None, None),
             Origin::File(line, column) => (Some(*line), Some(*column), None),
             Origin::Variable(name) => (None, None, Some(name.clone())),
         };
-        let file = if variable.is_some() { None } else { file.map(File::to_owned) };
+        let elsewhere = variable.is_some() || matches!(self, Origin::Cluster(_));
+        let file = if elsewhere { None } else { file.map(File::to_owned) };
         let (key, message) = (keys::dotted(key), message.into());
         Problem { file, line, column, variable, key, message, did_you_mean: None }
     }

@@ -69,7 +69,9 @@ impl From<ingest_queue::error::Error> for Failure {
                 Failure::Lost(error.to_string())
             }
             Error::Store(store) if store.next() == Next::GiveUp => Failure::Fail(error.to_string()),
-            Error::Store(_) | Error::Busy { .. } | Error::Changed { .. } => Failure::Again(error.to_string()),
+            Error::Store(_) | Error::Busy { .. } | Error::Changed { .. } | Error::AtLimit { .. } => {
+                Failure::Again(error.to_string())
+            }
             _ => Failure::Fail(error.to_string()),
         }
     }

@@ -13,6 +13,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use ingest_queue::map::Priority;
+use ingest_queue::nodes::FrozenProfile;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use url::Url;
 
@@ -55,6 +56,9 @@ pub struct Profile {
     /// `example.org`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed_hosts: Vec<String>,
+    /// Free names of limits: each of its jobs takes a slot of each while it is worked on (`[limits.names]`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub semaphores: Vec<String>,
 }
 
 /// Who gets mail.
@@ -208,6 +212,18 @@ impl Profile {
         found
     }
 
+    /// As a batch keeps it for its jobs.
+    pub fn frozen(&self, version: Option<u32>) -> Result<FrozenProfile, String> {
+        let text = toml::to_string(self).map_err(|error| error.to_string())?;
+        let digest = ingest_queue::shared::digest_of(&text);
+        Ok(FrozenProfile { name: self.name.clone(), version, digest, text, ..FrozenProfile::default() })
+    }
+
+    /// What was kept so.
+    pub fn thaw(frozen: &FrozenProfile) -> Result<Self, String> {
+        toml::from_str(&frozen.text).map_err(|error| error.message().to_owned())
+    }
+
     /// Whether payloads may come from a host.
     pub fn allows_host(&self, host: &str) -> bool {
         let host = host.trim_end_matches('.').to_ascii_lowercase();
@@ -222,11 +238,13 @@ impl Profile {
     }
 }
 
-/// All profiles of a directory.
+/// All profiles, of a directory, of the tree, or of both.
 #[derive(Debug, Clone, Default)]
 pub struct Profiles {
-    profiles: BTreeMap<String, Profile>,
+    by_name: BTreeMap<String, Profile>,
     problems: Vec<Problem>,
+    /// Of those from the tree: how often each was put.
+    versions: BTreeMap<String, u32>,
 }
 
 impl Profiles {
@@ -246,7 +264,7 @@ impl Profiles {
                 .map_err(|error| vec![Problem { file: file.clone(), line: None, what: error.to_string() }]);
             match read.and_then(|text| Profile::parse(&file, &text)) {
                 Ok(profile) => {
-                    all.profiles.insert(profile.name.clone(), profile);
+                    all.by_name.insert(profile.name.clone(), profile);
                 }
                 Err(problems) => all.problems.extend(problems),
             }
@@ -254,24 +272,60 @@ impl Profiles {
         Ok(all)
     }
 
+    /// Reads texts of the tree: name, version, text.
+    pub fn of_texts<'a>(texts: impl IntoIterator<Item = (&'a str, u32, &'a str)>) -> Self {
+        let mut all = Self::default();
+        for (name, version, text) in texts {
+            match Profile::parse(Path::new(&format!("{name}.toml")), text) {
+                Ok(profile) => {
+                    all.versions.insert(name.to_owned(), version);
+                    all.by_name.insert(name.to_owned(), profile);
+                }
+                Err(problems) => all.problems.extend(problems),
+            }
+        }
+        all
+    }
+
+    /// These, and those of the others that have other names.
+    pub fn over(mut self, others: &Self) -> Self {
+        let of_problem = |problem: &Problem| problem.file.file_stem().map(std::ffi::OsStr::to_os_string);
+        for (name, profile) in &others.by_name {
+            let bad = self
+                .problems
+                .iter()
+                .any(|problem| of_problem(problem).is_some_and(|stem| stem == name.as_str()));
+            if !bad {
+                self.by_name.entry(name.clone()).or_insert_with(|| profile.clone());
+            }
+        }
+        self.problems.extend(others.problems.iter().cloned());
+        self
+    }
+
+    /// Of a profile of the tree: how often it was put.
+    pub fn version(&self, name: &str) -> Option<u32> {
+        self.versions.get(name).copied()
+    }
+
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Profile> {
-        self.profiles.values()
+        self.by_name.values()
     }
 
     /// A profile by its name, or why there is none, with what was perhaps meant.
     pub fn get(&self, name: &str) -> Result<&Profile, String> {
-        if let Some(profile) = self.profiles.get(name) {
+        if let Some(profile) = self.by_name.get(name) {
             return Ok(profile);
         }
         let stem = |problem: &&Problem| problem.file.file_stem().is_some_and(|stem| stem == name);
         if let Some(problem) = self.problems.iter().find(stem) {
             return Err(format!("the profile `{name}` cannot be used: {problem}"));
         }
-        let meant = closest(name, self.profiles.keys().map(String::as_str));
+        let meant = closest(name, self.by_name.keys().map(String::as_str));
         let meant = meant.map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
         Err(format!("there is no profile `{name}`{meant}"))
     }
@@ -303,7 +357,7 @@ fn suggestion(message: &str) -> String {
 }
 
 /// The name that is at most a third of its letters away.
-pub(crate) fn closest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn closest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     known
         .map(|candidate| (distance(name, candidate), candidate))
         .filter(|(distance, candidate)| *distance <= candidate.chars().count().div_ceil(3))

@@ -4,11 +4,13 @@
 //! and the configuration does not have is said with what there is. A local minter lives with the session of
 //! the tree: after the session's end, [`Services::on`] the next one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use ingest_queue::nodes::Configuration;
+use ingest_queue::queue::Queue;
 use ingest_store::Session;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use crate::fetch::Fetcher;
 use crate::inventory::Inventory;
@@ -51,7 +53,14 @@ pub struct Services {
     pub notifier: Notifier,
     /// As they were read last.
     pub profiles: Arc<RwLock<Arc<Profiles>>>,
+    /// Profiles as jobs were made with them, by their digests.
+    frozen: Arc<Mutex<HashMap<String, Arc<Profile>>>>,
 }
+
+/// In the configuration of a job: the digest of the profile that it was made with.
+pub const DIGEST: &str = "profile_digest";
+/// How many profiles that are not those of now are remembered.
+const MOST_FROZEN: usize = 1_000;
 
 impl Services {
     /// Opens all of them. `node` is this node's name, for its working directory.
@@ -68,9 +77,9 @@ impl Services {
         let inventory = open_inventory(&settings.inventory).await.map_err(|f| f.during("inventory"))?;
         let mail = open_mail(&settings.mail).map_err(|failure| failure.during("mail"))?;
         let sender = Sender { from: settings.mail.from.clone(), host: settings.mail.host.clone() };
-        let dir = settings.profiles.dir.clone();
+        let of_files = settings.profiles.clone();
         let profiles = blocking("profiles", move || {
-            Profiles::load(&dir).map_err(|error| Failure::fail(format!("{}: {error}", dir.display())))
+            load(&of_files).map_err(|error| Failure::fail(format!("{}: {error}", of_files.dir.display())))
         })
         .await?;
         Ok(Self {
@@ -86,6 +95,7 @@ impl Services {
             mail,
             sender,
             profiles: Arc::new(RwLock::new(Arc::new(profiles))),
+            frozen: Arc::default(),
         })
     }
 
@@ -107,12 +117,54 @@ impl Services {
         profiles.get(name).cloned().map_err(Failure::fail)
     }
 
+    /// The profile that a job was made with: the one of now, or the one that its batch has kept.
+    pub async fn profile_of(&self, queue: &Queue, job: &Configuration) -> Result<Arc<Profile>> {
+        let name = &job.profile_name;
+        let digest = job.other.get(DIGEST).and_then(|digest| digest.as_str());
+        let (Some(digest), Some(bid)) = (digest, job.batch_id) else {
+            return self.profile(name).map(Arc::new);
+        };
+        if let Some(known) = self.frozen.lock().get(digest) {
+            return Ok(known.clone());
+        }
+        let now = self.profile(name);
+        if let Ok(profile) = &now
+            && profile.frozen(None).is_ok_and(|frozen| frozen.digest == digest)
+        {
+            return Ok(self.remember(digest, profile.clone()));
+        }
+        match queue.frozen_profile(bid).await? {
+            Some(frozen) if frozen.digest == digest => {
+                let wrong = |why| Failure::fail(format!("the profile that {bid} keeps: {why}"));
+                Ok(self.remember(digest, Profile::thaw(&frozen).map_err(wrong)?))
+            }
+            // Put aside by a repair, or of another program.
+            _ => now.map(Arc::new),
+        }
+    }
+
+    fn remember(&self, digest: &str, profile: Profile) -> Arc<Profile> {
+        let mut known = self.frozen.lock();
+        if known.len() >= MOST_FROZEN {
+            known.clear();
+        }
+        known.entry(digest.to_owned()).or_insert_with(|| Arc::new(profile)).clone()
+    }
+
     pub fn storage_of(&self, profile: &Profile) -> Result<&Arc<dyn Storage>> {
         chosen(&self.storages, "storage", &profile.storage, &profile.name)
     }
 
     pub fn minter_of(&self, profile: &Profile) -> Result<&Arc<dyn Minter>> {
         chosen(&self.minters, "minter", &profile.minter, &profile.name)
+    }
+}
+
+/// The profiles of the files, as far as they are wanted. Blocks.
+pub fn load(settings: &settings::Profiles) -> std::io::Result<Profiles> {
+    match settings.source {
+        settings::ProfileSource::Tree => Ok(Profiles::default()),
+        _ => Profiles::load(&settings.dir),
     }
 }
 

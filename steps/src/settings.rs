@@ -94,11 +94,25 @@ impl Default for Work {
 #[serde(deny_unknown_fields, default)]
 pub struct Profiles {
     pub dir: PathBuf,
+    pub source: ProfileSource,
+}
+
+/// Where profiles come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ProfileSource {
+    /// The directory of each node.
+    #[default]
+    Files,
+    /// The tree, for all nodes alike.
+    Tree,
+    /// Both; of the same name, that of the tree.
+    Both,
 }
 
 impl Default for Profiles {
     fn default() -> Self {
-        Self { dir: "config/profiles".into() }
+        Self { dir: "config/profiles".into(), source: ProfileSource::Files }
     }
 }
 

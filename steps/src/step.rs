@@ -78,7 +78,7 @@ impl<'a> Task<'a> {
             queue.node(jid, JobNode::Metadata),
             queue.node(jid, JobNode::Work),
         )?;
-        let profile = Arc::new(services.profile(&configuration.profile_name)?);
+        let profile = services.profile_of(queue, &configuration).await?;
         Ok(Self {
             queue,
             lease,

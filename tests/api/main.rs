@@ -10,11 +10,13 @@ mod files;
 mod fuzz;
 mod hostile;
 mod kit;
+mod limits;
 mod load;
 mod monitoring;
 mod node;
 mod peers;
 mod reading;
+mod requests;
 mod roles;
 #[path = "../kit/running.rs"]
 #[allow(dead_code, reason = "others use the rest of it")]

@@ -80,3 +80,22 @@ async fn restarts_and_actions_are_told() {
     node.cli(&["audit-log"]).await.is(0).says(&["PUT /api/v1/holds/queues/ingest", "200"]);
     assert_eq!(node.json(&["audit-log", "--limit", "1"]).await["entries"][0]["status"], 200);
 }
+
+#[tokio::test]
+async fn limits_and_routines_are_shown_and_changed() {
+    let node = TestNode::start().await;
+    node.cli(&["limits"]).await.is(0).says(&["Nothing is limited."]);
+    node.cli(&["limits", "set", "host", "Files.Example.org", "2"]).await.is(0).says(&["has a limit of 2."]);
+    node.cli(&["limits"]).await.is(0).says(&["host", "files.example.org", "2", "set"]);
+    assert_eq!(node.json(&["limits"]).await["limits"][0]["limit"], 2);
+    node.cli(&["limits", "set", "host", "files.example.org", "none"]).await.is(0).says(&["has no limit."]);
+    node.cli(&["limits", "clear", "host", "files.example.org"]).await.is(0).says(&["has no limit."]);
+    node.cli(&["limits", "set", "host", "a", "many"]).await.is(2).complains(&["a number, or `none`"]);
+    node.cli(&["limits", "set", "colour", "red", "1"])
+        .await
+        .is(10)
+        .complains(&["collection, host, profile, name"]);
+    node.cli(&["upkeep"]).await.is(0).says(&["NAME", "semaphores", "shards"]);
+    node.cli(&["upkeep", "run", "keys"]).await.is(0).says(&["keys: 0 removed, on node-1"]);
+    node.cli(&["upkeep", "run", "dust"]).await.is(10).complains(&["the routines are"]);
+}

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use super::browser::{Browser, ESCAPE, TAB};
 use super::kit::TestNode;
 
-const PAGES: [&str; 12] = [
-    "", "batches", "jobs", "failed", "holds", "feeds", "access", "nodes", "tree", "restarts", "audit",
-    "submit",
+const PAGES: [&str; 13] = [
+    "", "batches", "jobs", "failed", "holds", "feeds", "access", "nodes", "tree", "restarts", "requests",
+    "audit", "submit",
 ];
 
 /// What would betray itself if it ever became more than a text.

@@ -8,17 +8,16 @@ use ingest_queue::plan::job::Action;
 use ingest_queue::states::JobState;
 use ingest_steps::outcome::{Cancel, Progress};
 use ingest_steps::step::{assemble, clean};
-use ingest_store::recipes::{look, settle};
-use ingest_store::{Kind, Mode, path};
+use ingest_store::recipes::look;
 
 use super::State;
+use super::upkeep::{Ran, Routine};
 
 /// Jobs that leave their queue in one round at most, and side by side.
 const MOST_JOBS: usize = 10_000;
 const AT_ONCE: usize = 32;
 /// Batches that go in one round at most.
 const MOST_BATCHES: usize = 100;
-const CLEANUP: &str = "/cleanup";
 
 /// What a round did.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -31,6 +30,12 @@ pub struct Swept {
     pub jobs: usize,
     pub batches: usize,
     pub access_items: usize,
+    /// Management requests that nobody waited for.
+    pub requests: usize,
+    /// Slots of limits, and semaphores.
+    pub semaphores: usize,
+    pub keys: usize,
+    pub shards: usize,
 }
 
 impl State {
@@ -55,50 +60,36 @@ impl State {
                 Err(failure) => tracing::warn!(%failure, "the working directory could not be cleaned up"),
             }
         }
-        swept.jobs = self.alone("jobs", self.jobs()).await;
-        swept.batches = self.alone("batches", self.batches()).await;
         swept.access_items = self.access().await;
         if swept != Swept::default() {
-            let Swept { locks, directories, jobs, batches, access_items } = swept;
-            tracing::info!(locks, directories, jobs, batches, access_items, "cleaned up");
+            let Swept { locks, directories, access_items, .. } = swept;
+            tracing::info!(locks, directories, access_items, "cleaned up");
         }
         swept
     }
 
-    /// Runs a routine if no other node does.
-    async fn alone(&self, name: &str, routine: impl Future<Output = Result<usize, Error>>) -> usize {
-        let session = self.life.queue.session();
-        let lock = path::join(CLEANUP, name);
-        let made = settle(session, || session.make_dirs(CLEANUP)).await.answer;
-        let locked = match made {
-            Ok(()) => {
-                session.create(lock.as_str(), self.house.name.clone(), Mode::Ephemeral).await.map(|_| ())
-            }
-            Err(error) => Err(error),
-        };
-        match locked {
-            Ok(()) => {}
-            Err(error) if error.kind() == Kind::NodeExists => return 0,
-            Err(error) => {
-                tracing::debug!(name, %error, "not cleaned up this time");
-                return 0;
-            }
+    /// The same, with all that one node does for all, whether or not it is time for it.
+    pub(super) async fn everything(&self) -> Swept {
+        let mut swept = self.round().await;
+        if !self.house.takes_work() {
+            return swept;
         }
-        let done = routine.await;
-        let released = settle(session, || session.delete(lock.as_str(), None)).await.answer;
-        if let Err(error) =
-            released.or_else(|error| if error.kind() == Kind::NoNode { Ok(()) } else { Err(error) })
-        {
-            tracing::warn!(name, %error, "a cleanup lock is left, and goes with the session");
+        for routine in Routine::ALL {
+            let Ran::Now(run) = self.run_once(routine).await else { continue };
+            *match routine {
+                Routine::Jobs => &mut swept.jobs,
+                Routine::Batches => &mut swept.batches,
+                Routine::Requests => &mut swept.requests,
+                Routine::Semaphores => &mut swept.semaphores,
+                Routine::Keys => &mut swept.keys,
+                Routine::Shards => &mut swept.shards,
+            } += run.removed;
         }
-        done.unwrap_or_else(|error| {
-            tracing::warn!(name, %error, "not cleaned up this time");
-            0
-        })
+        swept
     }
 
     /// Completed jobs leave their queue.
-    async fn jobs(&self) -> Result<usize, Error> {
+    pub(super) async fn jobs(&self) -> Result<usize, Error> {
         let queue = &self.life.queue;
         let session = queue.session();
         let (names, _) = look(session, || session.children(map::queue(JobState::Completed))).await?;
@@ -112,7 +103,7 @@ impl State {
     }
 
     /// Completed and expired batches leave the tree when they have been there long enough.
-    async fn batches(&self) -> Result<usize, Error> {
+    pub(super) async fn batches(&self) -> Result<usize, Error> {
         let queue = &self.life.queue;
         let session = queue.session();
         let keep = self.house.settings.load().upkeep.keep_batches;

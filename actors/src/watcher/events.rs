@@ -2,6 +2,7 @@
 
 use ingest_queue::ids::{Bid, Jid};
 use ingest_queue::map::BATCHES;
+use ingest_queue::states::BatchList;
 use ingest_store::Event;
 
 /// Something has happened to a batch.
@@ -19,7 +20,7 @@ pub(crate) enum BatchEvent {
     Ended {
         bid: Bid,
         jid: Jid,
-        for_good: bool,
+        list: BatchList,
     },
     Gone(Bid),
 }
@@ -54,8 +55,13 @@ pub(super) fn batch_event(event: &Event, path: &str) -> Option<BatchEvent> {
         }
         (Event::Created(_), (Some("states"), Some(list), Some(jid))) => {
             let jid: Jid = jid.parse().ok()?;
-            let for_good = matches!(list, "batch-completed" | "batch-deleted");
-            (for_good || list == "batch-failed").then_some(BatchEvent::Ended { bid, jid, for_good })
+            let list = match list {
+                "batch-completed" => BatchList::Completed,
+                "batch-failed" => BatchList::Failed,
+                "batch-deleted" => BatchList::Deleted,
+                _ => return None,
+            };
+            Some(BatchEvent::Ended { bid, jid, list })
         }
         _ => None,
     }
@@ -80,9 +86,9 @@ mod tests {
         let processing = at(&format!("/states/batch-processing/{jid}"));
         assert_eq!(told(Event::Deleted, &processing), Some(BatchEvent::Left(bid)));
         assert_eq!(told(Event::Created, &processing), Some(BatchEvent::Joined(bid)));
-        for (list, for_good) in [("completed", true), ("failed", false), ("deleted", true)] {
-            let ended = BatchEvent::Ended { bid, jid, for_good };
-            assert_eq!(told(Event::Created, &at(&format!("/states/batch-{list}/{jid}"))), Some(ended));
+        for list in [BatchList::Completed, BatchList::Failed, BatchList::Deleted] {
+            let ended = BatchEvent::Ended { bid, jid, list };
+            assert_eq!(told(Event::Created, &at(&format!("/states/{}/{jid}", list.name()))), Some(ended));
         }
         for (event, below) in [
             (Event::Created as fn(String) -> Event, ""),

@@ -31,9 +31,17 @@ impl Worker {
             return Ok(None);
         }
         match self.try_to_take(candidate).await {
-            Ok(lease) => Ok(lease),
+            Ok(lease) => {
+                self.pass_on(entry);
+                Ok(lease)
+            }
+            Err(Error::AtLimit { semaphore, .. }) => {
+                self.wait_for_slot(entry, &semaphore);
+                Ok(None)
+            }
             Err(error) => {
                 self.put_aside(entry, error).await?;
+                self.pass_on(entry);
                 Ok(None)
             }
         }
@@ -48,6 +56,9 @@ impl Worker {
         }
         if entry.state == JobState::Pending {
             return self.let_in(entry).await;
+        }
+        if self.gives_way(entry).await? {
+            return Ok(None);
         }
         match self.home(entry).await? {
             Home::Here => Ok(Some(self.queue().acquire(entry, &self.desk.holder).await?)),

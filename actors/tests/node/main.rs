@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail by panicking")]
 
 mod again;
+mod cluster;
 mod ending;
 mod errors;
 mod escalation;
@@ -10,9 +11,11 @@ mod feeds;
 mod holds;
 mod journal;
 mod kit;
+mod limits;
 #[path = "../../../steps/tests/whole/made.rs"]
 mod made;
 mod panics;
+mod requests;
 mod resize;
 mod room;
 mod sessions;

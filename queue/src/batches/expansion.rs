@@ -17,12 +17,12 @@ use sha2::{Digest, Sha256};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::lease::{BatchLease, misfit};
-use crate::committer::{MAX_OPS, commit_alone};
+use crate::committer::{MAX_OPS, Mark, Unit, commit_alone};
 use crate::error::{Error, Result};
 use crate::ids::Bid;
 use crate::journal::{KeyMove, is_about_keys};
 use crate::map::{self, BatchNode};
-use crate::nodes::{Expansion, Node};
+use crate::nodes::{Expansion, FrozenProfile, Node};
 use crate::plan::Lock;
 use crate::plan::batch;
 use crate::plan::job::NewJob;
@@ -143,6 +143,34 @@ impl Queue {
         let plan = batch::advance(&lease.batch, to, Who::Queue, "", Lock::Keep, &more, &scene)
             .map_err(|refused| Error::refused(bid, refused))?;
         self.commit_batch(lease, plan, Lock::Keep).await
+    }
+
+    /// Keeps the profile that the batch's jobs are made with. Until the first of them is made, another one
+    /// may take its place.
+    pub async fn freeze_profile(&self, lease: &BatchLease, profile: &FrozenProfile) -> Result<()> {
+        let (bid, path) = (lease.bid(), BatchNode::Profile.of(lease.bid()));
+        let data = profile.write(self.dialect());
+        let write = match self.get(&path).await {
+            Ok((there, _)) if there == data => return Ok(()),
+            Ok((_, stat)) => Op::set(path.as_str(), data, stat.version),
+            Err(error) if error.kind() == Kind::NoNode => Op::create(path.as_str(), data),
+            Err(error) => return Err(error.into()),
+        };
+        let mark = Mark::holds(path.as_str(), profile.digest.as_str());
+        commit_alone(&self.session, Unit::new(vec![lease.token.check(), write], mark))
+            .await
+            .map_err(|error| misfit(bid, error))
+    }
+
+    /// The profile that a batch's jobs were made with, if it was kept and can be read.
+    pub async fn frozen_profile(&self, bid: Bid) -> Result<Option<FrozenProfile>> {
+        match self.find::<FrozenProfile>(BatchNode::Profile.of(bid)).await {
+            Err(Error::Corrupt { path, why }) => {
+                tracing::warn!(path, why, "the profile that a batch keeps cannot be read");
+                Ok(None)
+            }
+            found => Ok(found?.map(|(profile, _)| profile)),
+        }
     }
 
     /// The frozen manifest of a batch; `limit` is the most bytes that the caller takes.

@@ -98,7 +98,7 @@ codes! {
     NoUuid = "U02", Error, "a batch is not found by its uuid",
         "the uuid is made to lead to it, unless it leads to another batch";
 
-    LastingLock = "L01", Error, "a lock that belongs to no session, and is never released",
+    LastingLock = "L01", Error, "a lock, or a candidate of an election, that belongs to no session, and is never released",
         "removed at its version";
     LocalId = "L02", Warn, "a local id is reserved for no job, or for one that has ended",
         "removed; what it held goes to the quarantine";
@@ -114,10 +114,10 @@ codes! {
 
     LastingSlot = "S01", Warn, "a slot of a semaphore belongs to no session, and is never given back",
         "removed at its version";
-    TooManySlots = "S02", Warn, "a semaphore has more holders than its limit",
-        "none: it passes when holders end, if the limit was just lowered; otherwise a person must look";
-    Semaphore = "S03", Warn, "a semaphore's limit is unreadable",
-        "its data goes to the quarantine; the limit becomes the number of holders until a node sets it";
+    LeakedSlot = "S02", Warn, "a slot of a semaphore is held for a job that nobody works on",
+        "given back, at the version of the slot";
+    Semaphore = "S03", Warn, "the limits, or the name of a semaphore, are unreadable",
+        "its data goes to the quarantine; limits become none until they are set again, a name that of the node";
     Leftover = "S04", Info, "parts of a large value that no node announces",
         "removed once they are older than the grace time";
 
@@ -140,6 +140,24 @@ codes! {
         "its data goes to the quarantine; the feeds are divided anew";
     TooManyFeeds = "F05", Warn, "there are more feeds than 10,000",
         "none: a person must look, and forget those that nobody consumes";
+
+    Request = "R01", Warn, "a management request is unreadable, and nobody takes it",
+        "goes to the quarantine";
+    LostResult = "R02", Warn, "a result has no request, or a request is done and has no result",
+        "a result without a request goes to the quarantine; a request without its result is taken again";
+    ResultData = "R03", Warn, "the data that a result announces is missing or unreadable",
+        "the result says that its data is lost";
+    LostRequestLock = "R04", Warn, "somebody is at a request that is gone or done",
+        "removed at its version";
+    RequestLeftover = "R05", Info, "parameters, data or a waiter of a request that is not there",
+        "none: the cleanup of requests removes it";
+
+    Profile = "C01", Error, "a profile in the tree is unreadable, and is not used",
+        "none: a person must look, and put it again (`ingestd profile put`)";
+    Conf = "C02", Error, "the settings of the cluster are unreadable, and are not used",
+        "none: a person must look, and set them again (`ingestd settings set`)";
+    BatchProfile = "C03", Error, "the profile that a batch's jobs were made with is unreadable",
+        "goes to the quarantine; its jobs end with the profile as it is now";
 }
 
 impl Code {

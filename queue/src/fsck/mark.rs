@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use futures::future::OptionFuture;
 use ingest_store::{Op, Stat, path};
 
@@ -10,14 +11,18 @@ use super::Context;
 use super::code::Code;
 use super::finding::{Fix, Verdict};
 use super::reader::{Found, Reader, Seen};
+use super::requests::{self, OfRequest};
+use super::sharded;
 use crate::dialect::Dialect;
 use crate::error::Result;
 use crate::feeds::{MOST_FEEDS, Qid};
 use crate::ids::{Bid, Jid};
+use crate::limits::rules::Rules;
+use crate::limits::{Holding, Named};
 use crate::map::{self, BatchNode, JobNode};
 use crate::nodes::{
-    AccessStatus, AccessToken, AssignmentNode, BatchStatus, FeedNode, Hold, JobStatus, Keys, LocalId, Node,
-    Outgoing, Unreadable, read_id,
+    AccessStatus, AccessToken, AssignmentNode, BatchStatus, FeedNode, FrozenProfile, Hold, JobStatus, Keys,
+    LocalId, Node, Outgoing, Unreadable, read_id,
 };
 use crate::plan::job::date_refs;
 use crate::states::{AccessState, BatchState, JobState};
@@ -37,6 +42,8 @@ pub(super) enum Mark {
     /// One that a batch says it has: looked at with the batch, too.
     ClaimedKey,
     Date,
+    /// All of them.
+    Limits,
     Semaphore,
     Slot,
     Outgoing,
@@ -49,6 +56,14 @@ pub(super) enum Mark {
     Worker,
     /// What was said of who has which feeds.
     Assignment,
+    Request,
+    RequestLock,
+    RequestResult,
+    /// Parameters, data or a waiter.
+    OfRequest,
+    Profile,
+    Conf,
+    BatchProfile,
 }
 
 /// A node as it was seen, with what it leads to.
@@ -75,6 +90,12 @@ enum LeadsTo {
     Job(Jid, Option<Seen<JobState>>),
     /// The access item that the node belongs to is there.
     Item(bool),
+    /// Of a request; what else was seen of it.
+    Request(Box<OfRequest>),
+    /// A value that may be larger than a node: why it cannot be read.
+    Sharded(Option<String>),
+    /// The job that a slot was taken for, whether it is locked, and the version of the slot.
+    Slot(Option<Jid>, bool, i32),
 }
 
 pub(super) async fn look(reader: &Reader, mark: Mark, at: &str) -> Result<MarkView> {
@@ -100,8 +121,15 @@ pub(super) async fn look(reader: &Reader, mark: Mark, at: &str) -> Result<MarkVi
             }
             None => LeadsTo::Nothing,
         },
+        (Mark::Slot, Some(_)) => slot(reader, path::parent(at)).await?,
         (Mark::AccessStatus | Mark::AccessToken, _) => {
             LeadsTo::Item(reader.stat(path::parent(at)).await?.is_some())
+        }
+        (Mark::Request | Mark::RequestLock | Mark::RequestResult | Mark::OfRequest, _) => {
+            LeadsTo::Request(Box::new(requests::look(reader, path::name(at)).await?))
+        }
+        (Mark::Profile | Mark::Conf, Some(_)) => {
+            LeadsTo::Sharded(sharded::look(reader, at, |_| Ok(())).await?.value.trouble())
         }
         _ => LeadsTo::Nothing,
     };
@@ -140,6 +168,17 @@ async fn job(reader: &Reader, jid: Option<Jid>) -> Result<LeadsTo> {
     Ok(LeadsTo::Job(jid, status.map(|status| status.map(|status| status.status))))
 }
 
+/// Who took a slot, and whether they still are at it. Whoever works on a job has its lock.
+async fn slot(reader: &Reader, at: &str) -> Result<LeadsTo> {
+    let Some((data, stat)) = reader.get(at).await? else { return Ok(LeadsTo::Nothing) };
+    let jid = Holding::read(&data).ok().and_then(|holding| holding.job);
+    let locked = match jid {
+        Some(jid) => reader.stat(&JobNode::Lock.of(jid)).await?.is_some(),
+        None => false,
+    };
+    Ok(LeadsTo::Slot(jid, locked, stat.version))
+}
+
 /// The job that a local id is kept for: of several the first that has not ended.
 async fn holder(reader: &Reader, reserved: LocalId) -> Result<LeadsTo> {
     let mut found = job(reader, reserved.jid).await?;
@@ -154,6 +193,20 @@ async fn holder(reader: &Reader, reserved: LocalId) -> Result<LeadsTo> {
 
 fn is_under_way(state: JobState) -> bool {
     state != JobState::Completed
+}
+
+/// Why a slot that somebody holds should be nobody's.
+fn leaked(view: &MarkView) -> Option<String> {
+    match view.leads_to {
+        LeadsTo::Slot(Some(jid), false, _) => Some(format!("it is held for {jid}, which nobody works on")),
+        LeadsTo::Slot(None, ..) => Some("nobody can tell for which job it is held".to_owned()),
+        _ => None,
+    }
+}
+
+fn too_many(view: &MarkView) -> Option<String> {
+    let feeds = usize::try_from(view.children).unwrap_or(0);
+    (feeds > MOST_FEEDS).then(|| format!("{feeds} feeds, and {MOST_FEEDS} are the most"))
 }
 
 /// Takes `BID-N` apart.
@@ -193,7 +246,8 @@ pub(super) fn judge(view: &MarkView, context: &Context) -> Option<Verdict> {
             let fix = if empty { remove } else { Fix::Person("none: a person must look; it is not empty") };
             Some(verdict(Code::NotARef, what.clone(), fix).keeping(what, data.clone()))
         }
-        Mark::Lock | Mark::Slot | Mark::Worker if view.ephemeral => None,
+        Mark::Lock | Mark::Worker if view.ephemeral => None,
+        Mark::Slot if view.ephemeral => Some(verdict(Code::LeakedSlot, leaked(view)?, remove)),
         Mark::Lock => Some(verdict(Code::LastingLock, format!("`{name}` belongs to no session"), remove)),
         Mark::Slot => Some(verdict(Code::LastingSlot, format!("`{name}` belongs to no session"), remove)),
         Mark::Worker => put_away(Code::LastingWorker, format!("`{name}` belongs to no session")),
@@ -205,10 +259,7 @@ pub(super) fn judge(view: &MarkView, context: &Context) -> Option<Verdict> {
             Err(Misfit::Unreadable(what)) => replace(Code::Feed, what, context.paused_feed().write(dialect)),
         },
         Mark::Feeds => {
-            let feeds = usize::try_from(view.children).unwrap_or(0);
-            let what = format!("{feeds} feeds, and {MOST_FEEDS} are the most");
-            let too_many = || verdict(Code::TooManyFeeds, what, Fix::Person(Code::TooManyFeeds.repair()));
-            (feeds > MOST_FEEDS).then(too_many)
+            Some(verdict(Code::TooManyFeeds, too_many(view)?, Fix::Person(Code::TooManyFeeds.repair())))
         }
         Mark::Uuid => put_away(Code::LostUuid, lost_batch(view, |_| true)?),
         Mark::Key | Mark::ClaimedKey => {
@@ -229,42 +280,62 @@ pub(super) fn judge(view: &MarkView, context: &Context) -> Option<Verdict> {
         }
         Mark::Date => put_away(Code::LostDate, lost_date(view)?),
         Mark::Reservation => put_away(Code::LocalId, reservation(view, data, dialect)?),
-        Mark::Hold | Mark::Assignment if data.is_empty() => None,
-        Mark::Assignment => {
-            let Unreadable(why) = AssignmentNode::read(data).err()?;
-            replace(Code::Assignment, format!("it cannot be read: {why}"), bytes::Bytes::new())
+        Mark::Hold | Mark::Assignment | Mark::Limits if data.is_empty() => None,
+        Mark::Assignment | Mark::Hold | Mark::Limits | Mark::Semaphore | Mark::AccessStatus => {
+            let (code, what, now) = unreadable(view, data, context)?;
+            replace(code, what, now)
         }
-        Mark::Hold => {
-            let why = Hold::read(data).err()?;
-            replace(
-                Code::Hold,
-                format!("the hold `{name}` cannot be read: {why}"),
-                context.hold(name).write(dialect),
-            )
-        }
-        Mark::Semaphore => match limit(data) {
-            Ok(limit) if i64::from(view.children) <= i64::from(limit) => None,
-            Ok(limit) => {
-                let what = format!("`{name}` has {} holders, and its limit is {limit}", view.children);
-                Some(verdict(Code::TooManySlots, what, Fix::Person(Code::TooManySlots.repair())))
-            }
-            Err(why) => {
-                let limit = format!("{{\"limit\":{}}}", view.children.max(0)).into();
-                replace(Code::Semaphore, format!("the limit of `{name}` cannot be read: {why}"), limit)
-            }
-        },
         Mark::Space => put_away(Code::Space, space(data).err()?),
-        Mark::AccessStatus => {
-            let Unreadable(why) = AccessStatus::read(data).err()?;
-            let what = format!("its status cannot be read: {why}");
-            replace(Code::AccessStatus, what, failed(&view.path, true, context))
-        }
         Mark::AccessToken => {
             let Unreadable(why) = AccessToken::read(data).err()?;
             let fix = Fix::Person(Code::AccessToken.repair());
             Some(verdict(Code::AccessToken, format!("its token cannot be read: {why}"), fix))
         }
+        Mark::Request | Mark::RequestLock | Mark::RequestResult | Mark::OfRequest => {
+            let LeadsTo::Request(seen) = &view.leads_to else { return None };
+            requests::judge(view.mark, &view.path, data, found.version, seen, context)
+        }
+        Mark::Profile | Mark::Conf => {
+            let LeadsTo::Sharded(Some(why)) = &view.leads_to else { return None };
+            let code = if view.mark == Mark::Profile { Code::Profile } else { Code::Conf };
+            Some(verdict(code, format!("`{name}` {why}"), Fix::Person(code.repair())))
+        }
+        Mark::BatchProfile => {
+            let Unreadable(why) = FrozenProfile::read(data).err()?;
+            put_away(Code::BatchProfile, format!("it cannot be read: {why}"))
+        }
     }
+}
+
+/// Why a node that has to stay cannot be read, and what stands there instead.
+fn unreadable(view: &MarkView, data: &[u8], context: &Context) -> Option<(Code, String, Bytes)> {
+    let (name, dialect) = (path::name(&view.path), context.dialect);
+    Some(match view.mark {
+        Mark::Assignment => {
+            let Unreadable(why) = AssignmentNode::read(data).err()?;
+            (Code::Assignment, format!("it cannot be read: {why}"), Bytes::new())
+        }
+        Mark::Hold => {
+            let Unreadable(why) = Hold::read(data).err()?;
+            let what = format!("the hold `{name}` cannot be read: {why}");
+            (Code::Hold, what, context.hold(name).write(dialect))
+        }
+        Mark::Limits => {
+            let Unreadable(why) = Rules::read(data).err()?;
+            (Code::Semaphore, format!("the limits cannot be read: {why}"), Bytes::new())
+        }
+        Mark::Semaphore => {
+            let Unreadable(why) = Named::read(data).and_then(Named::sound).err()?;
+            let what = format!("the name of `{name}` cannot be read: {why}");
+            (Code::Semaphore, what, Named::of(name).write(dialect))
+        }
+        Mark::AccessStatus => {
+            let Unreadable(why) = AccessStatus::read(data).err()?;
+            let what = format!("its status cannot be read: {why}");
+            (Code::AccessStatus, what, failed(&view.path, true, context))
+        }
+        _ => return None,
+    })
 }
 
 /// What a repair rests on: that what the node leads to is still as it was seen.
@@ -272,6 +343,7 @@ pub(super) fn guard(view: &MarkView) -> Option<Op> {
     let (path, version) = match &view.leads_to {
         LeadsTo::Batch(bid, Some(status)) => (BatchNode::Status.of(*bid), status.version()),
         LeadsTo::Job(jid, Some(status)) => (JobNode::Status.of(*jid), status.version()),
+        LeadsTo::Slot(_, _, version) => (path::parent(&view.path).to_owned(), Some(*version)),
         LeadsTo::Dated(jid, Some(status)) => (JobNode::Status.of(*jid), status.version()),
         _ => return None,
     };
@@ -404,12 +476,6 @@ fn feed(qid: &str, data: &[u8]) -> std::result::Result<(), Misfit> {
     if fits { Ok(()) } else { Err(Misfit::Name(format!("`{}` is not what its name stands for", feed.name))) }
 }
 
-fn limit(data: &[u8]) -> std::result::Result<u32, String> {
-    let parent: serde_json::Value = serde_json::from_slice(data).map_err(|error| error.to_string())?;
-    let limit = parent.get("limit").and_then(serde_json::Value::as_u64);
-    limit.and_then(|limit| u32::try_from(limit).ok()).ok_or_else(|| "it has no limit".to_owned())
-}
-
 /// An object or a number; nothing was reserved in an empty one.
 fn space(data: &[u8]) -> std::result::Result<(), String> {
     use serde_json::Value::{Number, Object};
@@ -536,13 +602,23 @@ mod tests {
     }
 
     #[test]
-    fn a_semaphore_has_a_limit_and_keeps_it() {
-        let mut semaphore = view(Mark::Semaphore, "/semaphores/x", r#"{"limit":2}"#, LeadsTo::Nothing);
-        semaphore.children = 2;
-        assert_eq!(code(&semaphore), None);
-        semaphore.children = 3;
-        assert_eq!(code(&semaphore), Some("S02"));
-        assert_eq!(code(&view(Mark::Semaphore, "/semaphores/x", "", LeadsTo::Nothing)), Some("S03"));
+    fn a_slot_is_held_for_a_job_that_somebody_works_on() {
+        let held = |leads_to| {
+            code(&MarkView { ephemeral: true, ..view(Mark::Slot, "/x/0000/holder", "", leads_to) })
+        };
+        assert_eq!(held(LeadsTo::Slot(Some(Jid::new(1)), true, 4)), None);
+        assert_eq!(held(LeadsTo::Slot(Some(Jid::new(1)), false, 4)), Some("S02"));
+        assert_eq!(held(LeadsTo::Slot(None, false, 4)), Some("S02"));
+    }
+
+    #[test]
+    fn limits_and_semaphores_can_be_read() {
+        let of = |mark, path, data| code(&view(mark, path, data, LeadsTo::Nothing));
+        assert_eq!(of(Mark::Limits, "/semaphores", ""), None);
+        assert_eq!(of(Mark::Limits, "/semaphores", r#"{"set":{"hosts":{"h":1}}}"#), None);
+        assert_eq!(of(Mark::Limits, "/semaphores", "?"), Some("S03"));
+        assert_eq!(of(Mark::Semaphore, "/semaphores/host-h", r#"{"kind":"host","name":"h"}"#), None);
+        assert_eq!(of(Mark::Semaphore, "/semaphores/host-h", "?"), Some("S03"));
     }
 
     #[test]

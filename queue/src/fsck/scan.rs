@@ -18,7 +18,7 @@ use crate::error::Result;
 use crate::feeds::Qid;
 use crate::feeds::workers::is_worker;
 use crate::ids::{Aid, Bid, Jid};
-use crate::map::{self, AccessSize, QueueRef};
+use crate::map::{self, AccessSize, BatchNode, QueueRef, RequestNode};
 use crate::plan::job::date_refs;
 use crate::states::{BatchList, JobState, States};
 
@@ -40,6 +40,8 @@ const TOPS: &[&str] = &[
     map::QUARANTINE,
     map::QUEUES,
     map::WORKERS,
+    map::REQUESTS,
+    map::PROFILES,
     // ZooKeeper's own.
     "/zookeeper",
 ];
@@ -112,6 +114,8 @@ impl<'a, 'o> Scan<'a, 'o> {
             (map::LOCKS, &["queue", "collections", "storage", "inventory", "localid"][..]),
             (map::JOURNAL, &["keys", "dates", "expirations"]),
             (map::ACCESS, &["small", "large"]),
+            (map::REQUESTS, &RequestNode::ALL.map(RequestNode::name)),
+            ("/system", &["conf", "conf-lock"]),
         ] {
             self.known(dir, Mark::Unknown, |name| below.contains(&name)).await?;
         }
@@ -231,11 +235,24 @@ impl<'a, 'o> Scan<'a, 'o> {
         let is_report = |name: &str| mark::outgoing(name).is_some();
         let reports = self.known(map::OUTBOX, Mark::Stray, is_report).await?;
         marks.extend(reports.iter().map(|name| (Mark::Outgoing, path::join(map::OUTBOX, name))));
+        marks.push((Mark::Limits, map::SEMAPHORES.to_owned()));
         for name in self.names(map::SEMAPHORES).await? {
             let semaphore = path::join(map::SEMAPHORES, &name);
-            let slots = self.names(&semaphore).await?;
-            marks.extend(slots.iter().map(|slot| (Mark::Slot, path::join(&semaphore, slot))));
+            let is_slot = |name: &str| crate::limits::slot_number(name).is_some();
+            for slot in self.known(&semaphore, Mark::Unknown, is_slot).await? {
+                let slot = path::join(&semaphore, &slot);
+                let held = self.known(&slot, Mark::Unknown, |name| name == "holder").await?;
+                marks.extend(held.iter().map(|holder| (Mark::Slot, path::join(&slot, holder))));
+            }
             marks.push((Mark::Semaphore, semaphore));
+        }
+        for name in self.names(map::ELECTIONS).await? {
+            let election = path::join(map::ELECTIONS, &name);
+            let candidates = self.names(&election).await?;
+            marks.extend(candidates.iter().map(|one| (Mark::Lock, path::join(&election, one))));
+        }
+        for name in self.names(map::CLEANUP).await? {
+            marks.push((Mark::Lock, path::join(&path::join(map::CLEANUP, &name), "lock")));
         }
         for size in AccessSize::ALL {
             let names = self.known(&size.dir(), Mark::Unknown, |name| name.parse::<Aid>().is_ok()).await?;
@@ -247,6 +264,21 @@ impl<'a, 'o> Scan<'a, 'o> {
             }
         }
         self.feeds(&mut marks).await?;
+        for (node, mark) in [
+            (RequestNode::Request, Mark::Request),
+            (RequestNode::Lock, Mark::RequestLock),
+            (RequestNode::Result, Mark::RequestResult),
+            (RequestNode::Params, Mark::OfRequest),
+            (RequestNode::ResultData, Mark::OfRequest),
+            (RequestNode::Waiter, Mark::OfRequest),
+        ] {
+            let names = self.names(&node.dir()).await?;
+            marks.extend(names.iter().map(|name| (mark, node.of(name))));
+        }
+        let profiles = self.names(map::PROFILES).await?;
+        marks.extend(profiles.iter().map(|name| (Mark::Profile, path::join(map::PROFILES, name))));
+        marks.push((Mark::Conf, map::CONF.to_owned()));
+        marks.extend(self.batches.iter().map(|bid| (Mark::BatchProfile, BatchNode::Profile.of(*bid))));
         self.counts.quarantined = self.names(map::QUARANTINE).await?.len();
         self.look_at("marks", marks).await
     }
@@ -266,6 +298,13 @@ impl<'a, 'o> Scan<'a, 'o> {
         marks.extend(workers.iter().map(|name| (Mark::Worker, path::join(map::WORKERS, name))));
         marks.push((Mark::Assignment, map::WORKERS.to_owned()));
         Ok(())
+    }
+
+    /// Only these.
+    pub(super) async fn keys(&mut self) -> Result<()> {
+        let names = self.names(map::JOURNAL_KEYS).await?;
+        let marks = names.iter().map(|name| (Mark::Key, path::join(map::JOURNAL_KEYS, name))).collect();
+        self.look_at("keys", marks).await
     }
 
     async fn look_at(&mut self, stage: &'static str, marks: Vec<(Mark, String)>) -> Result<()> {

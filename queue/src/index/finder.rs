@@ -214,6 +214,26 @@ impl Finder {
         self.shared.change(|index, now| index.unpark(&Reason::Other(key.into()), now))
     }
 
+    /// See [`Index::unpark_best`].
+    pub fn unpark_best(&self, key: impl Into<String>) -> usize {
+        self.shared.change(|index, now| index.unpark_best(&Reason::Other(key.into()), now))
+    }
+
+    /// See [`Index::gives_way`].
+    pub fn gives_way(&self, entry: QueueRef, key: impl Into<String>) -> bool {
+        self.shared.held.lock().index.gives_way(entry, &Reason::Other(key.into()), Instant::now())
+    }
+
+    /// See [`Index::parked_with`].
+    pub fn parked_with(&self, key: impl Into<String>) -> usize {
+        self.shared.held.lock().index.parked_with(&Reason::Other(key.into()))
+    }
+
+    /// See [`Index::reasons`].
+    pub fn reasons(&self) -> Vec<String> {
+        self.shared.held.lock().index.reasons()
+    }
+
     /// See [`Index::delay`].
     pub fn delay(&self, jid: Jid, until: Instant) {
         self.shared.change(|index, _| index.delay(jid, until));

@@ -2,10 +2,10 @@
 
 use tokio::time::Instant;
 
-use super::waiting::{Why, effective};
+use super::waiting::{Place, Why, effective};
 use super::{Candidate, Index, Presence, Reason, Seen, Taken, slot};
 use crate::ids::Jid;
-use crate::map::QueueRef;
+use crate::map::{Priority, QueueRef};
 use crate::states::JobState;
 
 impl Index {
@@ -95,6 +95,67 @@ impl Index {
             }
         }
         entries.len()
+    }
+
+    /// What parked these jobs has become possible for one: the best of each state is back in line, and the others wait
+    /// on. Returns how many that were.
+    pub fn unpark_best(&mut self, reason: &Reason, now: Instant) -> usize {
+        self.advance(now);
+        let states: Vec<JobState> = self.states.keys().copied().collect();
+        let best: Vec<_> =
+            states.into_iter().filter_map(|state| self.best_parked(reason, state, now)).collect();
+        for (_, entry) in &best {
+            if let Some(since) = self.remove(*entry) {
+                self.offer(*entry, since, Some((now, now)));
+            }
+        }
+        best.len()
+    }
+
+    /// Whether somebody who is parked with this in the same state comes before this ref.
+    pub fn gives_way(&self, entry: QueueRef, reason: &Reason, now: Instant) -> bool {
+        let best = self.best_parked(reason, entry.state, now);
+        best.is_some_and(|(order, best)| best.jid != entry.jid && order < self.order(entry, now))
+    }
+
+    /// How many are parked with this.
+    pub fn parked_with(&self, reason: &Reason) -> usize {
+        self.parked.get(reason).map_or(0, std::collections::BTreeSet::len)
+    }
+
+    /// What jobs are parked with, other than locks.
+    pub fn reasons(&self) -> Vec<String> {
+        let other = |reason: &Reason| match reason {
+            Reason::Other(key) => Some(key.clone()),
+            Reason::Locked(_) => None,
+        };
+        self.parked.keys().filter_map(other).collect()
+    }
+
+    /// The first of each bucket is looked at, as in line.
+    fn best_parked(&self, reason: &Reason, state: JobState, now: Instant) -> Option<((u8, Place), QueueRef)> {
+        let parked = self.parked.get(reason)?;
+        let mut best = None;
+        let mut from = QueueRef::new(state, Priority::FIRST, Jid::new(0));
+        while let Some(head) = parked.range(from..).next().copied().filter(|head| head.state == state) {
+            let found = (self.order(head, now), head);
+            if best.as_ref().is_none_or(|best| found < *best) {
+                best = Some(found);
+            }
+            let Some(next) = Priority::new(i64::from(head.priority.number()) + 1) else { break };
+            from = QueueRef::new(state, next, Jid::new(0));
+        }
+        best
+    }
+
+    /// What decides who comes first.
+    fn order(&self, entry: QueueRef, now: Instant) -> (u8, Place) {
+        let waiting = self.states.get(&entry.state);
+        let taken = self.taken.get(&entry.jid).filter(|taken| taken.entry == entry).map(|taken| taken.since);
+        let since = waiting.and_then(|waiting| waiting.since(slot(entry))).or(taken).unwrap_or(now);
+        let waited = now.saturating_duration_since(since);
+        let place = waiting.map_or(Place::own(entry.jid), |waiting| waiting.place(slot(entry)));
+        (effective(entry.priority, waited, self.settings.ageing), place)
     }
 
     /// Everything that was locked elsewhere is to be tried again.

@@ -398,3 +398,38 @@ fn the_longest_wait_is_that_of_the_first_in_any_line() {
     index.deleted(pending(5, 1));
     assert_eq!(index.longest_wait(Pending, now + 2 * MINUTE), Some(MINUTE));
 }
+
+#[test]
+fn of_those_who_wait_for_a_slot_the_best_of_each_state_is_called_and_the_others_wait_on() {
+    let now = Instant::now();
+    let entries = [pending(5, 1), pending(3, 7), pending(3, 4), at(Downloading, 9, 2), at(Downloading, 9, 3)];
+    let mut index = index(&entries, now);
+    let limit = Reason::Other("limit host-a".into());
+    for state in [Pending, Downloading] {
+        while let Some(Candidate { entry, .. }) = index.take(state, now) {
+            index.park(entry.jid, limit.clone());
+        }
+    }
+    assert_eq!(index.parked_with(&limit), 5);
+    assert_eq!(index.unpark_best(&limit, now), 2);
+    assert_eq!(index.take(Pending, now).map(|one| one.entry), Some(pending(3, 4)));
+    assert_eq!(index.take(Downloading, now).map(|one| one.entry), Some(at(Downloading, 9, 2)));
+    assert_eq!((index.take(Pending, now), index.parked_with(&limit)), (None, 3));
+    // Whoever comes late gives way to those who were parked, in the order of the line.
+    assert!(index.gives_way(pending(4, 8), &limit, now));
+    assert!(index.gives_way(pending(3, 8), &limit, now));
+    assert!(!index.gives_way(pending(2, 8), &limit, now));
+    assert!(!index.gives_way(at(Estimating, 9, 8), &limit, now));
+}
+
+#[test]
+fn who_has_waited_long_for_a_slot_is_lifted() {
+    let now = Instant::now();
+    let mut index = index(&[pending(9, 1)], now);
+    let limit = Reason::Other("limit host-a".into());
+    let later = now + MINUTE * 6;
+    take(&mut index, now);
+    index.park(Jid::new(1), limit.clone());
+    assert!(!index.gives_way(pending(5, 8), &limit, now));
+    assert!(index.gives_way(pending(5, 8), &limit, later));
+}

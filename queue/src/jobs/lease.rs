@@ -6,6 +6,7 @@ use ingest_store::{Kind, Op};
 use crate::committer::{Mark, Unit};
 use crate::error::{Error, Result};
 use crate::ids::Jid;
+use crate::limits::{Slot, is_about_limits};
 use crate::map::{JobNode, QueueRef};
 use crate::nodes::{Node, Schedule};
 use crate::plan::Lock;
@@ -22,6 +23,8 @@ use crate::states::{JobState, States, Who};
 pub struct Lease {
     pub(crate) job: Job,
     pub(crate) token: Token,
+    /// The slots that are held for it; see [`crate::limits`].
+    pub(crate) slots: Vec<Slot>,
 }
 
 impl Lease {
@@ -90,7 +93,9 @@ impl Queue {
         if job.status.start_processing_date.is_some() {
             more.push(self.count_timeout(jid, state, job.version).await?);
         }
+        let mut slots = self.pick_slots(jid, state, &[]).await?;
         let scene = self.scene();
+        more.extend(self.ops_of(&mut slots, jid, state, &scene));
         let acquired = job::acquired(&job.status, scene.now);
         let claim = Claim {
             lock: JobNode::Lock.of(jid),
@@ -105,10 +110,19 @@ impl Queue {
         let lock = claim.lock.clone();
         let token =
             self.locks.acquire_by(claim, async |ops| self.committer.commit(Unit::new(ops, mark)).await);
-        match token.await {
+        let token = token.await;
+        if token.as_ref().is_err_and(was_refused) {
+            slots.drain(..).for_each(Slot::gone);
+        }
+        match token {
             Ok(token) => {
                 (job.status, job.version) = (acquired, token.version());
-                Ok(Lease { job, token })
+                Ok(Lease { job, token, slots })
+            }
+            // The job is as it was; another slot is looked for.
+            Err(error) if is_about_limits(&error) => {
+                self.doubt_limits(&error);
+                Box::pin(self.take(job, holder)).await
             }
             Err(error) if error.kind() == Kind::NodeExists && error.path().is_none_or(|at| at == lock) => {
                 Err(self.busy(jid.to_string(), &lock).await?)
@@ -195,7 +209,7 @@ impl Queue {
         let unit_mark = plan.mark;
         let commit = async |ops| self.committer.commit(Unit::new(ops, unit_mark)).await;
         match self.locks.acquire_by(claim, commit).await {
-            Ok(token) => Ok(Lease { job: plan.after, token }),
+            Ok(token) => Ok(Lease { job: plan.after, token, slots: Vec::new() }),
             Err(error) if error.failed_op().is_some() => {
                 self.forget_holds();
                 self.acquire_and_hand_over(entry, holder, to, by).await
@@ -284,14 +298,22 @@ impl Queue {
     /// Gives a job back without a transition: it is as before, and waits for the next to take it.
     pub async fn give_back(&self, lease: &mut Lease, message: Option<&str>) -> Result<()> {
         let status = job::given_back(&lease.job.status, message, self.now());
-        match self.locks.release(&lease.token, Some(status.write(self.dialect()))).await? {
+        let also = lease.slots.iter().map(Slot::release).collect();
+        let data = Some(status.write(self.dialect()));
+        match self.locks.release_and(&lease.token, data, also).await? {
             Released::Now => {
+                // One that was refused was gone before.
+                lease.slots.drain(..).for_each(Slot::gone);
                 if status.is_expired(self.now()) {
                     self.expire_if_free(lease.jid()).await;
                 }
                 Ok(())
             }
-            Released::Before => Err(Error::lost(lease.jid(), "its status has moved on")),
+            Released::Before => {
+                // Those are looked for, and given back by themselves.
+                lease.slots.clear();
+                Err(Error::lost(lease.jid(), "its status has moved on"))
+            }
         }
     }
 
@@ -321,19 +343,46 @@ impl Queue {
         lease.not_spent()?;
         let scene = self.scene();
         loop {
-            let checks = self.checks_of_move(&lease.job, to, by).await?;
+            let holds = self.checks_of_move(&lease.job, to, by).await?;
+            let mut slots = self.slots_of_move(lease, to, lock).await?;
+            let checks =
+                [holds.as_slice(), &self.ops_of(&mut slots.new, jid, to, &scene), &slots.leave].concat();
             let plan = job::advance(&lease.job, to, by, change, lock, &checks, &scene)
                 .map_err(|refused| Error::refused(jid, refused))?;
             match self.commit_job(jid, &plan).await {
                 Ok(()) => {
                     lease.job = plan.after;
+                    let (stay, gone): (Vec<_>, Vec<_>) =
+                        lease.slots.drain(..).partition(|slot| !slots.leave.contains(&slot.release()));
+                    gone.into_iter().for_each(Slot::gone);
+                    lease.slots = stay;
+                    lease.slots.append(&mut slots.new);
                     return Ok(());
                 }
+                // Nothing was applied; another slot is looked for, and one that is gone is not given back.
+                Err(Error::Store(error)) if is_about_limits(&error) => {
+                    slots.new.drain(..).for_each(Slot::gone);
+                    self.doubt_limits(&error);
+                    let is_lost = |slot: &mut Slot| error.path().is_some_and(|at| at == slot.holder());
+                    lease.slots.extract_if(.., is_lost).for_each(Slot::gone);
+                }
                 // The holds have changed since they were read, and will be read again.
-                Err(Error::Changed { .. }) if !checks.is_empty() => {}
+                Err(Error::Changed { .. }) if !holds.is_empty() => {}
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Which slots a move takes, and which it gives back: those that the next state does not need, and all of them with
+    /// the lock.
+    async fn slots_of_move(&self, lease: &Lease, to: JobState, lock: Lock) -> Result<Slots> {
+        if lock != Lock::Keep {
+            return Ok(Slots { new: Vec::new(), leave: lease.slots.iter().map(Slot::release).collect() });
+        }
+        let wanted = self.limits_of(lease.jid(), to).await?;
+        let needed = |slot: &&Slot| wanted.iter().any(|one| one.node_name() == slot.name);
+        let leave = lease.slots.iter().filter(|slot| !needed(slot)).map(Slot::release).collect();
+        Ok(Slots { new: self.pick_slots(lease.jid(), to, &lease.slots).await?, leave })
     }
 
     /// Leaving pending rests on the holds.
@@ -401,6 +450,17 @@ impl Queue {
             _ => error.into(),
         }
     }
+}
+
+/// What a move does with slots.
+struct Slots {
+    new: Vec<Slot>,
+    leave: Vec<Op>,
+}
+
+/// Nothing of it was applied.
+fn was_refused(error: &ingest_store::Error) -> bool {
+    error.failed_op().is_some() || error.outcome() == ingest_store::error::Outcome::NotApplied
 }
 
 fn nobody_works(jid: Jid, state: JobState) -> Error {

@@ -138,3 +138,20 @@ pub struct Outgoing {
 }
 
 impl Json for Outgoing {}
+
+/// `/batches/BID/profile`: the profile as it was when the batch was expanded. Its jobs end with it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct FrozenProfile {
+    pub name: String,
+    /// Of a profile in the tree: how often it was put.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u32>,
+    /// Of the text.
+    pub digest: String,
+    /// As TOML.
+    pub text: String,
+    #[serde(flatten)]
+    pub other: Other,
+}
+
+impl Json for FrozenProfile {}

@@ -142,6 +142,9 @@ pub struct Configuration {
     pub working_dir: Option<String>,
     #[serde(deserialize_with = "one_or_many", skip_serializing_if = "Vec::is_empty")]
     pub local_id: Vec<String>,
+    /// Free names of limits that its profile asks for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub semaphores: Vec<String>,
     #[serde(flatten)]
     pub other: Other,
 }

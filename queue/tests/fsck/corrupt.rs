@@ -67,9 +67,12 @@ fn expected(at: &str, spoilt: Spoilt, snapshot: &Snapshot) -> Expected {
         ["batches", bid, ..] => batch(at, bid, &names[2..], spoilt, snapshot),
         ["jobs", "states", state, _] => unless(!deleted || state == "completed"),
         ["jobs", _] => branch,
+        // Its job has a slot, which nobody needs without it.
+        ["jobs", _, "lock"] if deleted => Expected::Something,
         // What they hold means nothing to us, and they come and go.
-        ["semaphores" | "space" | "ltime"]
-        | ["semaphores" | "access", _, _]
+        ["space" | "ltime"]
+        | ["access", _, _]
+        | ["semaphores", _, _, "holder"]
         | ["jobs", _, "lock" | "store" | "foreign"]
         | ["locks", "storage" | "inventory", _]
         | ["access", _, _, "lock"] => Expected::Nothing,
@@ -80,8 +83,12 @@ fn expected(at: &str, spoilt: Spoilt, snapshot: &Snapshot) -> Expected {
         | ["batch-uuids", _]
         | ["journal", "keys", _]
         | ["access", ..] => here(at),
+        // A slot says who holds it; without it, or without its semaphore, nobody does.
+        ["semaphores", _, _] if !deleted => Expected::At(format!("{at}/holder"), Vec::new()),
         // What may be empty.
-        ["locks", "queue" | "collections", _] | ["space", _] => unless(deleted || spoilt == Spoilt::Empty),
+        ["semaphores"] | ["locks", "queue" | "collections", _] | ["space", _] => {
+            unless(deleted || spoilt == Spoilt::Empty)
+        }
         // What may be missing.
         _ => unless(deleted),
     }

@@ -96,18 +96,28 @@ async fn locks_and_slots_that_belong_to_no_session_go(tree: &Tree) {
         BatchNode::Lock.of(planted.bid(BatchState::Held)),
         map::storage_lock("ark:/9/9"),
         map::inventory_lock("ark:/9/9"),
+        "/elections/timer/candidate-x-0000000000".to_owned(),
+        "/cleanup/jobs/lock".to_owned(),
     ];
+    session.make_dirs("/elections/timer").await.unwrap();
+    session.make_dirs("/cleanup/jobs").await.unwrap();
     for lock in &locks {
         create(&session, lock.as_str(), "").await;
     }
-    session.set("/semaphores/s", r#"{"limit":2}"#, None).await.unwrap();
-    create(&session, "/semaphores/s/dead", "").await;
+    let slots = ["/semaphores/host-h/0001", "/semaphores/host-h/0002"];
+    create(&session, slots[0], "").await;
+    create(&session, format!("{}/holder", slots[0]), "").await;
+    // And one of a session that lives, for a job that nobody works on.
+    let holding = format!(r#"{{"job":"{}"}}"#, planted.jid(JobState::Failed));
+    create(&session, slots[1], holding).await;
+    session.create(format!("{}/holder", slots[1]), "", ingest_store::Mode::Ephemeral).await.unwrap();
     let found: Vec<_> = found(&session, DESIGN).await;
     for lock in &locks {
         assert!(found.contains(&("L01", lock.clone())), "{lock} in {found:?}");
     }
-    assert!(found.contains(&("S01", "/semaphores/s/dead".into())), "{found:?}");
-    assert_eq!(found.len(), 5);
+    assert!(found.contains(&("S01", format!("{}/holder", slots[0]))), "{found:?}");
+    assert!(found.contains(&("S02", format!("{}/holder", slots[1]))), "{found:?}");
+    assert_eq!(found.len(), 8);
     repair_all(&session, DESIGN).await;
     for lock in locks {
         assert!(session.exists(lock).await.unwrap().is_none());
@@ -198,8 +208,11 @@ async fn the_file_systems_and_the_reports_stay_readable(tree: &Tree) {
     let outbox = map::outbox(planted.bid(BatchState::Reporting), 1);
     session.set(outbox.as_str(), "half a rep", None).await.unwrap();
     session.set("/space/fs", "[", None).await.unwrap();
-    session.set("/semaphores/s", "?", None).await.unwrap();
-    let expected = [("O01", outbox), ("S03", "/semaphores/s".to_owned()), ("P01", "/space/fs".to_owned())];
+    session.set("/semaphores", "?", None).await.unwrap();
+    session.set("/semaphores/host-h", "?", None).await.unwrap();
+    let semaphores = ["/semaphores", "/semaphores/host-h"].map(|at| ("S03", at.to_owned()));
+    let [limits, semaphore] = semaphores;
+    let expected = [("O01", outbox), limits, semaphore, ("P01", "/space/fs".to_owned())];
     assert_eq!(found(&session, DESIGN).await, expected);
     repair_all(&session, DESIGN).await;
 }

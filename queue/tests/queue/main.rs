@@ -11,9 +11,11 @@ mod feeds;
 mod holds;
 mod jobs;
 mod journal;
+mod limits;
 mod names;
 mod races;
 mod reports;
+mod requests;
 mod scheduled;
 #[allow(dead_code, reason = "each suite uses its part of it")]
 #[path = "../../../store/tests/support/tree.rs"]

@@ -11,6 +11,9 @@ use super::{PoolLine, Role};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct NodeList {
     pub nodes: Vec<NodeLine>,
+    /// Which profiles and settings the tree has now: a mark of each, `-` for none.
+    pub profiles: String,
+    pub settings: String,
 }
 
 /// A node as it says of itself in the tree.
@@ -30,10 +33,17 @@ pub(crate) struct NodeLine {
     pub restarts: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_restart: Option<String>,
+    /// What it does for all nodes, elected: `timer`, `stats`.
+    pub leads: Vec<String>,
     pub since: String,
     /// Where it answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
+    /// Which profiles and settings of the tree it runs.
+    pub profiles: String,
+    pub settings: String,
+    /// It does not run yet what the tree has.
+    pub lags: bool,
 }
 
 /// The node that answers.

@@ -149,4 +149,7 @@ pub(crate) struct ProfileLine {
     /// New batches wait until a person releases them.
     pub hold: bool,
     pub priority: u8,
+    /// Of a profile in the tree: how often it was put. Absent: it comes from a file of this node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u32>,
 }

@@ -32,6 +32,10 @@ pub(crate) struct Server {
     #[arg(long, value_name = "FILE", env = "INGESTD_CA_FILE")]
     ca_file: Option<PathBuf>,
 
+    /// Answer only what is true at this moment of the cluster or later (see `ingestd ltime`)
+    #[arg(long, value_name = "MOMENT", env = "INGESTD_LTIME", hide_short_help = true)]
+    ltime: Option<i64>,
+
     #[command(flatten)]
     output: Output,
 }
@@ -73,7 +77,7 @@ fn server(text: &str) -> Result<Url, String> {
 impl Server {
     /// The one at this address, with no token but that of the environment.
     pub(crate) fn at(server: Url) -> Self {
-        Self { server, token_file: None, ca_file: None, output: Output { json: false } }
+        Self { server, token_file: None, ca_file: None, ltime: None, output: Output { json: false } }
     }
 
     pub(crate) fn output(&self) -> Output {
@@ -112,7 +116,7 @@ impl Server {
                 .with_context(|| format!("{}: no certificates", file.display()))?;
             http = http.tls_certs_merge(certificates);
         }
-        Ok(Client::new(http.build().context("no HTTP client can be made")?, self.server.clone()))
+        Ok(Client::new(http.build().context("no HTTP client can be made")?, self.server.clone(), self.ltime))
     }
 
     pub(crate) fn has_token(&self) -> Result<bool> {

@@ -44,6 +44,8 @@ struct Config {
     upkeep: Option<node::Upkeep>,
     workers: Option<node::Workers>,
     feeds: Option<BTreeMap<String, ingest_steps::feed::Feed>>,
+    stats: Option<node::Stats>,
+    limits: Option<node::Limits>,
     log: Option<LogSettings>,
     api: Option<ApiSettings>,
     traces: Option<TraceSettings>,
@@ -65,6 +67,8 @@ impl Config {
             shutdown: self.shutdown.take().unwrap(),
             upkeep: self.upkeep.take().unwrap(),
             workers: self.workers.take().unwrap(),
+            stats: self.stats.take().unwrap(),
+            limits: self.limits.take().unwrap(),
         }
     }
 
@@ -183,8 +187,8 @@ fn every_example_is_right_once_its_comment_marks_are_gone() {
         ]
     );
     assert_eq!(
-        absent, 22,
-        "three in the file, one in the queue, one of traces, three of the API, and those of the examples"
+        absent, 26,
+        "three in the file, one in the queue, four of the limits, one of traces, three of the API, and those of the examples"
     );
 }
 
@@ -235,6 +239,10 @@ fn what_is_absent_by_default_is_none_in_the_code() {
             "api.public_url",
             "api.url_key",
             "queue.ageing",
+            "limits.collections.default",
+            "limits.hosts.default",
+            "limits.profiles.default",
+            "limits.names.default",
             "work.quota",
             "fetch.ca",
             "storage.*.staging",
@@ -256,6 +264,10 @@ fn what_is_absent_by_default_is_none_in_the_code() {
 
 /// The keys that a section knows, as it says itself when it is given one that it does not know.
 fn keys(header: &str, kind: Option<&str>) -> Vec<String> {
+    // Their names are chosen.
+    if header.starts_with("[limits.") {
+        return vec!["default".into()];
+    }
     let kind = kind.map(|kind| format!("kind = '{kind}'\n")).unwrap_or_default();
     let text = format!("{header}\n{kind}no-such-key = 1");
     let error = toml::from_str::<Config>(&text).unwrap_err().message().to_owned();
@@ -309,6 +321,18 @@ fn every_key_stands_in_the_file() {
         ("[shutdown]", None),
         ("[upkeep]", None),
         ("[workers]", None),
+        ("[upkeep.jobs]", None),
+        ("[upkeep.batches]", None),
+        ("[upkeep.requests]", None),
+        ("[upkeep.semaphores]", None),
+        ("[upkeep.keys]", None),
+        ("[upkeep.shards]", None),
+        ("[stats]", None),
+        ("[limits]", None),
+        ("[limits.collections]", None),
+        ("[limits.hosts]", None),
+        ("[limits.profiles]", None),
+        ("[limits.names]", None),
         ("[log]", None),
         ("[log.throttle]", None),
         ("[api]", None),

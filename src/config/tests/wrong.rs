@@ -20,7 +20,8 @@ fn an_unknown_key_is_found_in_every_table() {
     let tables = KEYS.all.iter().map(|key| (key.pattern[..key.section].to_vec(), key.kind.clone()));
     let tables: std::collections::BTreeSet<_> = tables.collect();
     assert!(tables.len() > 30, "{tables:?}");
-    for (table, kind) in tables {
+    // Names of limits are chosen.
+    for (table, kind) in tables.into_iter().filter(|(table, _)| table[0] != "limits") {
         let table = keys::dotted(&table).replace('*', "name");
         let kind = kind.map(|kind| format!("kind = '{kind}'\n")).unwrap_or_default();
         let told = Given::file(&format!("[{table}]\n{kind}no_such_key = 1")).problems();
@@ -153,7 +154,7 @@ fn values_that_make_no_sense_are_told() {
 
 #[test]
 fn every_rule_is_about_a_key_that_there_is() {
-    for (pattern, _) in judge::RULES {
+    for (pattern, _) in judge::RULES.iter() {
         let found = KEYS.all.iter().any(|key| judge::fits(pattern, &key.pattern));
         assert!(found, "{pattern}");
     }
@@ -244,4 +245,23 @@ fn feeds_are_judged_one_by_one_and_together() {
     assert!(wrong.contains("feeds.scans.stable"), "{wrong}");
     let right = box_at("scans", "policy = 'manual'\nnodes = ['node-1']");
     assert_eq!(told(&right), "");
+}
+
+#[test]
+fn limits_have_names_that_are_chosen_and_values_that_are_not() {
+    let given =
+        Given::file("[limits.hosts]\n\"files.example.org\" = 2\ndefault = 8\n[limits.names]\ntape-robot = 1");
+    let limits = given.load().node.limits;
+    assert_eq!(
+        (limits.hosts["files.example.org"], limits.hosts["default"], limits.names["tape-robot"]),
+        (2, 8, 1)
+    );
+    let told = Given::file("[limits.hosts]\na = 'many'").problem();
+    assert!(told.starts_with("ingestd.toml:2:5: limits.hosts.a: invalid type: string \"many\""), "{told}");
+    let told = Given::file("[limits.profiles]\na = 20000").problem();
+    assert_eq!(told, "ingestd.toml:2:5: limits.profiles.a: 10000 is the most");
+    let told = Given::file("[limits]\nstates = ['pending']").problem();
+    assert!(told.contains("`pending` is not a state that a limit can hold in: downloading"), "{told}");
+    let told = Given::file("[limits]\nhots = 3").problem();
+    assert_eq!(told, "ingestd.toml:2:1: limits.hots: unknown key; did you mean `hosts`?");
 }

@@ -35,6 +35,7 @@ const ADVICE = {
   internal: "This is a defect. The node's log has the details, with the same instance.",
   unreadable: "Something in the tree is damaged: run ingestd fsck.",
   "tree-away": "The tree cannot be reached. The node goes on by itself when it is back.",
+  behind: "This node has not seen yet what was just done elsewhere. Try again in a moment.",
   starting: "The node is starting. Try again in a moment.",
   ending: "The node is ending. Use another one, or wait until it is started again.",
   "no-space": "The node's disk is full: make room, or give a URL instead of a file.",
@@ -93,12 +94,18 @@ export async function problemOf(response) {
   return new Problem(response.status, body ?? {});
 }
 
+/** The last moment of the cluster that this page has heard of: what it reads then is not older than what it did. */
+let moment = "";
+
 async function ask(method, path, { body, signal, accept } = {}) {
   const extra = { Accept: accept ?? "application/json" };
   if (method !== "GET") {
     // Other sites cannot send this header: that is what the node asks for on every change.
     extra["X-Ingestd"] = "1";
     extra["Content-Type"] = "application/json";
+  }
+  if (method === "GET" && moment) {
+    extra["X-Ingestd-Ltime"] = moment;
   }
   let response;
   try {
@@ -116,6 +123,7 @@ async function ask(method, path, { body, signal, accept } = {}) {
     }
     throw new Problem(0, { title: "The node cannot be reached", detail: "No answer came from it." });
   }
+  moment = response.headers.get("X-Ingestd-Ltime") ?? moment;
   if (!response.ok) {
     const problem = await problemOf(response);
     if (problem.kind === "unauthorized") {

@@ -13,6 +13,7 @@ import { tree } from "./pages/tree.js";
 import { restarts } from "./pages/restarts.js";
 import { access } from "./pages/access.js";
 import { audit } from "./pages/audit.js";
+import { requests } from "./pages/requests.js";
 import { submit } from "./pages/submit.js";
 
 export const pages = [
@@ -33,6 +34,15 @@ export const pages = [
     key: "r",
     role: "operator",
     show: restarts,
+  },
+  {
+    name: "requests",
+    title: "Requests",
+    menu: "Requests",
+    icon: "audit",
+    key: "q",
+    role: "operator",
+    show: requests,
   },
   { name: "audit", title: "Audit log", menu: "Audit log", icon: "audit", key: "l", role: "admin", show: audit },
   { name: "submit", title: "Submit", menu: "Submit", icon: "submit", key: "s", show: submit },

@@ -58,7 +58,11 @@ pub async fn run(
     let bid = lease.bid();
     let dir = services.work.batch(bid);
     let submission = queue.submission(bid).await?;
-    let profile = match services.profile(&submission.profile_name) {
+    let begun = lease.batch().state() == BatchState::Processing;
+    let frozen = if begun { queue.frozen_profile(bid).await? } else { None };
+    let of_now = || services.profile(&submission.profile_name);
+    let kept = frozen.as_ref().map(|frozen| Profile::thaw(frozen).map_err(Failure::fail));
+    let profile = match kept.unwrap_or_else(of_now) {
         Ok(profile) => profile,
         // Nothing is wrong with the submission: it was accepted with this profile.
         Err(failure) => return Err(put_off(queue, lease, failure).await),
@@ -131,6 +135,9 @@ impl Scene<'_> {
         if self.cancel.is_cancelled() {
             return Err(Failure::Cancelled);
         }
+        let version = self.services.profiles.read().version(&self.profile.name);
+        let frozen = self.profile.frozen(version).map_err(Failure::fail)?;
+        self.queue.freeze_profile(lease, &frozen).await?;
         let (from, total) = match &gathered {
             Gathered::Rows(rows) => {
                 let total = rows.len() as u64;
@@ -210,7 +217,8 @@ impl Scene<'_> {
     ) -> Result<Expansion> {
         self.progress.announce(total, 0);
         reach(self.progress, from);
-        let maker = Maker::new(self.submission, self.profile, total == 1)?;
+        let frozen = self.queue.frozen_profile(lease.bid()).await?;
+        let maker = Maker::new(self.submission, self.profile, frozen.as_ref(), total == 1)?;
         let at_once = self.services.settings.expanding.rows_at_once.max(1);
         let mut chunks = source.chunks(from, at_once, self.cancel);
         let mut next = from;

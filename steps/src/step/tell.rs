@@ -11,6 +11,7 @@
 //! told, not even an administrator, the report is finished and the batch's message says so.
 
 use ingest_queue::batches::{BatchLease, NOTE, ReportDraft};
+use ingest_queue::ids::Bid;
 use ingest_queue::nodes::Submission;
 use ingest_queue::queue::Queue;
 use ingest_queue::states::BatchState;
@@ -56,7 +57,7 @@ async fn attempt(
         return Ok(Told::NoNews(queue.finish_report(lease, &draft).await?));
     }
     let submission = queue.submission(draft.bid).await?;
-    let profile = services.profile(&submission.profile_name)?;
+    let profile = profile(queue, services, draft.bid, &submission.profile_name).await?;
     let about = About { bid: draft.bid, submission: &submission, profile: &profile };
     let mut message = report::report(&about, &draft, &services.sender)?;
     let bad = address(&mut message, services);
@@ -80,6 +81,16 @@ async fn attempt(
     }
     let state = queue.finish_report(lease, &draft).await?;
     Ok(if nobody { Told::Nobody(state) } else { Told::Sent(state) })
+}
+
+/// As it is now, so that an address that was put right holds; one that is gone as the batch has kept it.
+async fn profile(queue: &Queue, services: &Services, bid: Bid, name: &str) -> Result<Profile> {
+    let missing = match services.profile(name) {
+        Ok(profile) => return Ok(profile),
+        Err(missing) => missing,
+    };
+    let frozen = queue.frozen_profile(bid).await?;
+    frozen.and_then(|frozen| Profile::thaw(&frozen).ok()).ok_or(missing)
 }
 
 /// Tells the depositor that a submission is queued, if its profile wants that and it was not done before. In

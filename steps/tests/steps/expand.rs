@@ -408,3 +408,28 @@ async fn a_batch_is_expanded_on_a_server() {
     assert_eq!((answer, jobs_of(&stage, bid).await.len()), (Expansion::Done { jobs: 300 }, 300));
     tree.close().await;
 }
+
+#[tokio::test]
+async fn a_job_ends_with_the_profile_that_it_began_with() {
+    let tree = Tree::embedded();
+    let stage = Stage::with(&tree.session().await, |_| {}).await;
+    let server = FileServer::start().await;
+    let url = server.put("/one.txt", "one");
+    let (bid, answer) = expanded(&stage, &submission(url.as_str())).await;
+    assert_eq!(answer, Expansion::Done { jobs: 1 });
+    let (configuration, ..) = job(&stage, jobs_of(&stage, bid).await[0]).await;
+    let before = stage.services.profile(&configuration.profile_name).unwrap();
+    // Changed, and then gone: neither is for this job.
+    stage.profile(|text| text.replace("owner =", "priority = \"slow\"\nowner ="));
+    let now = stage.services.profile(&configuration.profile_name).unwrap();
+    assert_ne!(now.priority, before.priority);
+    let kept = stage.services.profile_of(&stage.queue, &configuration).await.unwrap();
+    assert_eq!(*kept, before);
+    *stage.services.profiles.write() = std::sync::Arc::default();
+    let kept = stage.services.profile_of(&stage.queue, &configuration).await.unwrap();
+    assert_eq!(*kept, before);
+    // Jobs from before there were frozen profiles go by the profile of now.
+    stage.profile(|text| text.replace("owner =", "priority = \"slow\"\nowner ="));
+    let old = Configuration { other: ingest_queue::nodes::Other::new(), ..configuration };
+    assert_eq!(stage.services.profile_of(&stage.queue, &old).await.unwrap().priority, now.priority);
+}

@@ -203,7 +203,12 @@ impl LockTable {
 
     /// Gives a lock back without a transition. The fence gets `data`, or what it already has.
     pub async fn release(&self, token: &Token, data: Option<Bytes>) -> Result<Released> {
-        let released = self.release_at(&token.lock, &token.fence, token.version, data).await?;
+        self.release_and(token, data, Vec::new()).await
+    }
+
+    /// The same, with more operations of the same multi. One of those that is refused is left out.
+    pub async fn release_and(&self, token: &Token, data: Option<Bytes>, also: Vec<Op>) -> Result<Released> {
+        let released = self.release_at(&token.lock, &token.fence, token.version, data, also).await?;
         self.forget(&token.lock, token.claim);
         Ok(released)
     }
@@ -254,7 +259,7 @@ impl LockTable {
             if self.is_claimed(&lock) {
                 continue;
             }
-            if self.release_at(&lock, &fence, stat.version, None).await? == Released::Now {
+            if self.release_at(&lock, &fence, stat.version, None, Vec::new()).await? == Released::Now {
                 tracing::warn!(lock, "released a lock that nobody claims");
                 swept.push(lock);
             }
@@ -287,6 +292,7 @@ impl LockTable {
         fence: &str,
         version: i32,
         data: Option<Bytes>,
+        also: Vec<Op>,
     ) -> Result<Released> {
         let data = match data {
             Some(data) => data,
@@ -297,8 +303,17 @@ impl LockTable {
                 Err(error) => return Err(error),
             },
         };
-        let ops = release_ops(lock, fence, version, data);
-        let settled = super::settle(&self.session, || self.session.multi(ops.clone())).await;
+        let mut ops = release_ops(lock, fence, version, data);
+        let own = ops.len();
+        ops.extend(also);
+        let mut settled = super::settle(&self.session, || self.session.multi(ops.clone())).await;
+        while let Err(Some(op)) = settled.answer.as_ref().map_err(Error::failed_op)
+            && op >= own
+            && op < ops.len()
+        {
+            ops.remove(op);
+            settled = super::settle(&self.session, || self.session.multi(ops.clone())).await;
+        }
         match settled.answer {
             Ok(_) => Ok(Released::Now),
             // The fence has moved: by the try before this one, or by somebody else.

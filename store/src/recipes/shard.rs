@@ -54,6 +54,7 @@ struct Header {
 /// A value whose parts are written. To be announced by setting its node to [`Prepared::announcement`].
 #[derive(Debug, Clone)]
 pub struct Prepared {
+    id: String,
     announcement: Bytes,
     size: u64,
 }
@@ -62,6 +63,11 @@ impl Prepared {
     /// What the node is to be set to.
     pub fn announcement(&self) -> Bytes {
         self.announcement.clone()
+    }
+
+    /// What stands in the announcement, and in no other.
+    pub fn id(&self) -> &str {
+        &self.id
     }
 
     /// The bytes of the value.
@@ -108,13 +114,13 @@ pub async fn prepare_from(
         }
         let compressed = encoder.get_mut();
         if ended && parts == 0 && compressed.len() <= INLINE {
-            let mut announcement = header(&Header { id, parts: 0, size })?;
+            let mut announcement = header(&Header { id: id.clone(), parts: 0, size })?;
             announcement.extend_from_slice(compressed);
-            return Ok(Prepared { announcement: announcement.into(), size });
+            return Ok(Prepared { id, announcement: announcement.into(), size });
         }
         while compressed.len() >= PART || (ended && !compressed.is_empty()) {
             if parts == 0 {
-                session.make_dirs(&dir).await?;
+                super::settle(session, || session.make_dirs(&dir)).await.answer?;
             }
             if writes.len() >= IN_FLIGHT {
                 writes.try_next().await?;
@@ -126,7 +132,8 @@ pub async fn prepare_from(
         }
     }
     writes.try_collect::<()>().await?;
-    Ok(Prepared { announcement: header(&Header { id, parts, size })?.into(), size })
+    let announcement = header(&Header { id: id.clone(), parts, size })?.into();
+    Ok(Prepared { id, announcement, size })
 }
 
 async fn write_part(session: &Session, at: String, part: Bytes) -> Result<()> {
@@ -338,7 +345,7 @@ pub async fn collect(session: &Session, path: &str, grace: Duration) -> Result<u
 }
 
 /// Removes the parts of other values: the announcement of this one was their end.
-async fn remove_replaced(session: &Session, path: &str, prepared: &Prepared) -> Result<()> {
+pub async fn remove_replaced(session: &Session, path: &str, prepared: &Prepared) -> Result<()> {
     let (now, stat) = session.get(path).await?;
     // Another writer was faster: what is there is its business.
     if now != prepared.announcement {
@@ -359,12 +366,32 @@ async fn remove_replaced(session: &Session, path: &str, prepared: &Prepared) -> 
     Ok(())
 }
 
+/// Removes a value with its node and everything below it: whoever had it announced has gone. What is gone
+/// already is fine.
+pub async fn remove_whole(session: &Session, path: &str) -> Result<()> {
+    remove_parts(session, path).await?;
+    remove(session, path).await
+}
+
+/// Removes what lies below a value's node, so that the node itself can go with a multi of the caller's.
+pub async fn remove_parts(session: &Session, path: &str) -> Result<()> {
+    let names = match super::settle(session, || session.children(path)).await.answer {
+        Ok((names, _)) => names,
+        Err(error) if error.kind() == Kind::NoNode => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    for id in names {
+        remove(session, &path::join(path, &id)).await?;
+    }
+    Ok(())
+}
+
 async fn remove(session: &Session, dir: &str) -> Result<()> {
     let gone_is_fine = |answer: Result<()>| match answer {
         Err(error) if error.kind() == Kind::NoNode => Ok(()),
         answer => answer,
     };
-    let names = match session.children(dir).await {
+    let names = match super::settle(session, || session.children(dir)).await.answer {
         Ok((names, _)) => names,
         Err(error) if error.kind() == Kind::NoNode => return Ok(()),
         Err(error) => return Err(error),

@@ -1,11 +1,11 @@
-// Holds: queues and collections that nothing is taken from.
+// Holds: queues and collections that nothing is taken from, and limits: what only so much is taken of.
 
 import { h, icon } from "../dom.js";
 import * as api from "../api.js";
 import { ask, field, reasonField, tick } from "../dialogs.js";
 import { told } from "../notices.js";
-import { plural } from "../format.js";
-import { section, table, text, when } from "../table.js";
+import { number, plural } from "../format.js";
+import { jobLink, section, table, text, when } from "../table.js";
 
 const QUEUES = { ingest: "Ingest", accessSmall: "Access, small objects", accessLarge: "Access, large objects" };
 
@@ -138,6 +138,7 @@ export function holds(view) {
       collections.element,
       h("div.actions", h("button", { type: "button", onclick: add }, "Hold a collection…")),
     ),
+    limits(view),
   );
   const reader = view.reads(
     async (signal) => {
@@ -146,5 +147,97 @@ export function holds(view) {
       collections.show(now.collections);
     },
     { on: "holds", pause: 300 },
+  );
+}
+
+const KINDS = ["collection", "host", "profile", "name"];
+
+function limits(view) {
+  const all = table({
+    caption: "Limits over all nodes",
+    keyOf: ({ kind, name }) => `${kind} ${name}`,
+    empty: "Nothing is limited.",
+    columns: [
+      { title: "Limit", cell: ({ kind, name }) => [h("strong.text", name), h("span.tag", kind)] },
+      { title: "At a time", cell: ({ limit }) => (limit === undefined ? "no limit" : number(limit)), isNumber: true },
+      { title: "Held", cell: ({ held }) => (held === undefined ? "–" : number(held)), isNumber: true },
+      { title: "Waiting", cell: ({ waiting }) => (waiting === undefined ? "–" : number(waiting)), isNumber: true },
+      {
+        title: "Who",
+        cell: ({ holders }) =>
+          (holders ?? []).flatMap(({ job, node }) => [jobLink(job), " ", h("span.hint", node), " "]),
+        isWide: true,
+      },
+      { title: "From", cell: ({ from }) => text(from) },
+      {
+        title: "Actions",
+        isBare: true,
+        cell: ({ kind, name, limit }) =>
+          h(
+            "button",
+            {
+              type: "button",
+              "aria-label": `Change the limit of ${kind} ${name}`,
+              onclick: () => change(kind, name, limit),
+            },
+            "Change…",
+          ),
+      },
+    ],
+  });
+  const amount = (limit) =>
+    field(
+      "At a time",
+      h("input", { name: "limit", type: "number", min: "0", max: "10000", value: limit ?? "" }),
+      "Over all nodes. Empty: what the configuration says.",
+    );
+  const set = async (kind, name, limit) => {
+    const at = `/limits/${api.part(kind)}/${api.part(name)}`;
+    const now = limit === "" ? await api.remove(at) : await api.put(at, { limit: Number(limit) });
+    told(
+      now.limit === undefined ? `The ${kind} ${name} has no limit.` : `The ${kind} ${name} has a limit of ${now.limit}.`,
+    );
+    reader.now();
+  };
+  const change = (kind, name, limit) =>
+    ask({
+      title: `Limit the ${kind} ${name}`,
+      confirm: "Set",
+      text: "It holds at once. Whoever works keeps going; a smaller limit is reached when enough of them are done.",
+      fields: [amount(limit)],
+      act: async ({ limit: wanted }) => set(kind, name, wanted),
+    });
+  const add = () =>
+    ask({
+      title: "Set a limit",
+      confirm: "Set",
+      text: "What waits for a slot stands aside, and others overtake it.",
+      fields: [
+        field(
+          "Kind",
+          h("select", { name: "kind" }, ...KINDS.map((kind) => h("option", { value: kind }, kind))),
+          "A name is what profiles ask for with semaphores.",
+        ),
+        field(
+          "Name",
+          h("input", { name: "name", required: true, autocomplete: "off", spellcheck: "false" }),
+          "Or default, for all that are not named.",
+        ),
+        amount(),
+      ],
+      act: async ({ kind, name, limit }) => set(kind, name.trim(), limit),
+    });
+  const reader = view.reads(
+    async (signal) => {
+      const now = await api.get("/limits", signal);
+      const defaults = Object.entries(now.defaults).map(([kind, limit]) => ({ kind, name: "default", limit }));
+      all.show([...defaults, ...now.limits]);
+    },
+    { on: ["jobs", "counts"], pause: 2_000 },
+  );
+  return section(
+    "Limits",
+    all.element,
+    h("div.actions", h("button", { type: "button", onclick: add }, "Set a limit…")),
   );
 }

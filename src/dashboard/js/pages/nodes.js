@@ -70,14 +70,51 @@ export function nodes(view) {
         ],
         isNumber: true,
       },
+      { title: "Leads", cell: ({ leads }) => text((leads ?? []).join(", ")) },
       { title: "File system", cell: ({ file_system }) => text(file_system) },
       { title: "Since", cell: ({ since }) => when(since) },
+    ],
+  });
+  const upkeep = table({
+    caption: "What one node does for all",
+    keyOf: ({ name }) => name,
+    columns: [
+      { title: "Routine", cell: ({ name }) => h("strong", name) },
+      { title: "Removes", cell: ({ about: what }) => text(what), isWide: true },
+      { title: "Every", cell: ({ every_ms }) => duration(every_ms), isNumber: true },
+      {
+        title: "Last run",
+        cell: ({ last, running }) =>
+          running ? `now, on ${running}` : last ? [when(last.at), " ", text(last.node)] : h("span.none", "never"),
+      },
+      { title: "Removed", cell: ({ last }) => (last ? number(last.removed) : "–"), isNumber: true },
+      { title: "Problem", cell: ({ last }) => text(last?.error) },
+    ],
+  });
+  const over = table({
+    caption: "Over time, all nodes together",
+    keyOf: ({ at }) => at,
+    empty: "Nothing was written down yet.",
+    columns: [
+      { title: "At", cell: ({ at }) => when(at) },
+      { title: "Completed", cell: ({ completed }) => number(completed), isNumber: true },
+      { title: "Failed", cell: ({ failed: count }) => number(count), isNumber: true },
+      {
+        title: "Waited",
+        cell: ({ waiting }) =>
+          Object.entries(waiting)
+            .map(([state, count]) => `${number(count)} ${state}`)
+            .join(" · ") || h("span.none", "nothing"),
+        isWide: true,
+      },
     ],
   });
   view.content.append(
     section("All nodes", all.element),
     section("Pools of this node", pools.element),
     section("At work on this node", working.element),
+    section("Upkeep", upkeep.element),
+    section("Over time", over.element),
     about,
   );
 
@@ -116,6 +153,11 @@ export function nodes(view) {
     pause: 2_000,
   });
   view.reads(async (signal) => all.show((await api.get("/nodes", signal)).nodes), { on: "nodes", pause: 1_000 });
+  view.reads(async (signal) => upkeep.show((await api.get("/upkeep", signal)).routines), { on: "node", pause: 10_000 });
+  view.reads(async (signal) => over.show((await api.get("/stats", signal)).lines.slice(-12).reverse()), {
+    on: "node",
+    pause: 10_000,
+  });
 }
 
 function waits(waiting) {

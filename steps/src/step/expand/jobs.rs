@@ -1,19 +1,22 @@
 //! A job for a row.
 
 use ingest_queue::map::Priority;
-use ingest_queue::nodes::{Configuration, Identifiers, Metadata, Other, Schedule, Submission};
+use ingest_queue::nodes::{Configuration, FrozenProfile, Identifiers, Metadata, Other, Schedule, Submission};
 use ingest_queue::plan::job::NewJob;
 use serde_json::Value;
 
 use super::frozen::KnownRow;
 use crate::outcome::{Failure, Result};
 use crate::profile::Profile;
+use crate::services::DIGEST;
 use crate::step::Payload;
 
 /// Makes the jobs of one batch.
 pub(super) struct Maker<'a> {
     submission: &'a Submission,
     profile: &'a Profile,
+    /// The same, as the batch keeps it.
+    frozen: Option<&'a FrozenProfile>,
     /// What the submission says is said of its only object.
     single: bool,
     mode: &'static str,
@@ -23,12 +26,17 @@ pub(super) struct Maker<'a> {
 }
 
 impl<'a> Maker<'a> {
-    pub(super) fn new(submission: &'a Submission, profile: &'a Profile, single: bool) -> Result<Self> {
+    pub(super) fn new(
+        submission: &'a Submission,
+        profile: &'a Profile,
+        frozen: Option<&'a FrozenProfile>,
+        single: bool,
+    ) -> Result<Self> {
         let (mode, response) = ways(submission)?;
         let asked = texts(&submission.other, &["priority"]).first().and_then(|text| text.parse().ok());
         let priority = asked.unwrap_or(profile.priority);
         let schedule = schedule(submission);
-        Ok(Self { submission, profile, single, mode, response, priority, schedule })
+        Ok(Self { submission, profile, frozen, single, mode, response, priority, schedule })
     }
 
     pub(super) fn job(&self, KnownRow { kind, row }: &KnownRow) -> Result<NewJob> {
@@ -64,8 +72,13 @@ impl<'a> Maker<'a> {
             submission_mode: self.mode.into(),
             response_type: self.response.into(),
             local_id: local_id.clone(),
+            semaphores: self.profile.semaphores.clone(),
             ..Configuration::default()
         };
+        if let Some(frozen) = self.frozen {
+            configuration.profile_version = frozen.version;
+            configuration.other.insert(DIGEST.into(), frozen.digest.as_str().into());
+        }
         payload.write(&mut configuration);
         Ok(NewJob {
             configuration,

@@ -1,0 +1,295 @@
+//! Doing what was ordered, on this node.
+
+use std::sync::Arc;
+
+use ingest_queue::error::Error;
+use ingest_queue::fsck;
+use ingest_queue::holds::Was;
+use ingest_queue::ids::{Bid, Jid};
+use ingest_queue::jobs::signed;
+use ingest_queue::map::{HeldQueue, Priority};
+use ingest_queue::plan::batch::BatchAction;
+use ingest_queue::plan::job::Action as JobAction;
+use ingest_queue::queue::Queue;
+use ingest_queue::states::AccessState;
+use serde_json::{Value, json};
+
+use super::order::{OnBatch, Order, SetPool};
+use super::refused::{Kind, Refused};
+use super::{bulk, pool_of};
+use crate::house::{House, Life, Mode};
+use crate::shared;
+
+/// In whose name something is done, and for which request.
+#[derive(Debug, Clone, Default)]
+pub struct By {
+    pub who: String,
+    /// The id of the request: what is committed for it carries it.
+    pub request: Option<String>,
+}
+
+type Answer<T = Value> = Result<T, Refused>;
+
+/// Does it. `tell` hears how far it is, if it takes long.
+pub async fn perform(
+    house: &Arc<House>,
+    life: &Arc<Life>,
+    order: &Order,
+    by: &By,
+    tell: &(dyn Fn(String) + Send + Sync),
+) -> Answer {
+    let queue = &life.queue;
+    match order {
+        Order::RequeueJob(on) => {
+            on_job(queue, by, on.jid, &JobAction::Requeue(on.state), &on.reason, on.force).await
+        }
+        Order::HoldJob(on) => on_job(queue, by, on.jid, &JobAction::Hold, &on.reason, on.force).await,
+        Order::ReleaseJob(on) => on_job(queue, by, on.jid, &JobAction::Release, &on.reason, on.force).await,
+        Order::JobPriority(on) => {
+            let action = JobAction::SetPriority(priority_of("priority", &on.priority)?);
+            on_job(queue, by, on.jid, &action, &on.reason, on.force).await
+        }
+        Order::DeleteJob(on) => {
+            if !on.confirm {
+                let (status, _) = queue.job_status(on.jid).await?;
+                confirmed(false, format_args!("{}, which is {}, would go", on.jid, status.status))?;
+            }
+            on_job(queue, by, on.jid, &JobAction::Delete, &on.reason, on.force).await
+        }
+        Order::Bulk(order) => bulk::run(queue, order, by, tell).await,
+        Order::HoldBatch(on) => on_batch(queue, by, on, BatchAction::Hold).await,
+        Order::ReleaseBatch(on) => on_batch(queue, by, on, BatchAction::Release).await,
+        Order::UpdateReport(on) => on_batch(queue, by, on, BatchAction::UpdateReport).await,
+        Order::DeleteBatch(on) => {
+            let why = reason(&on.reason)?.to_owned();
+            let bid = batch_of(queue, &on.batch).await?;
+            let state = queue.batch(bid).await?.state();
+            confirmed(on.confirm, format_args!("{bid}, which is {state}, and all its jobs would go"))?;
+            // It goes on when whoever asked has gone: half a batch helps nobody.
+            let (queue, who, force) = (queue.clone(), by.who.clone(), on.force);
+            let deleting =
+                tokio::spawn(async move { queue.delete_batch(bid, &who, &why, force, |_| {}).await });
+            let lost = |error: tokio::task::JoinError| Refused::new(Kind::Internal, error.to_string());
+            let deletion = deleting.await.map_err(lost)??;
+            let warning = "the depositor will not be told";
+            Ok(json!({ "bid": bid, "deleted_jobs": deletion.jobs, "warning": warning }))
+        }
+        Order::HoldQueue(on) => {
+            let (held, why) = (queue_of(&on.queue)?, reason(&on.reason)?);
+            let was = queue.hold_queue(held, &by.who, why).await?;
+            Ok(hold_changed("queue", held.name(), true, &was))
+        }
+        Order::ReleaseQueue(on) => {
+            let held = queue_of(&on.queue)?;
+            let was = queue.release_queue(held).await?;
+            Ok(hold_changed("queue", held.name(), false, &was))
+        }
+        Order::HoldCollection(on) => {
+            let (name, why) = (mnemonic(&on.collection)?, reason(&on.reason)?);
+            let was = queue.hold_collection(name, &by.who, why).await?;
+            Ok(hold_changed("collection", name, true, &was))
+        }
+        Order::ReleaseCollection(on) => {
+            let name = mnemonic(&on.collection)?;
+            let was = queue.release_collection(name).await?;
+            let mut answer = hold_changed("collection", name, false, &was);
+            if on.all {
+                let released = queue.release_collection_and_all(name, &by.who, |_| {}).await?;
+                let (jobs, batches, refused) = (released.jobs, released.batches, released.refused);
+                answer["released"] = json!({ "jobs": jobs, "batches": batches, "refused": refused });
+            }
+            Ok(answer)
+        }
+        Order::RequeueAccess(on) => {
+            let message = signed(&by.who, reason(&on.reason)?);
+            queue.requeue_access(on.size, on.aid, &message).await?;
+            Ok(json!({ "size": on.size, "aid": on.aid, "state": AccessState::Processing }))
+        }
+        Order::DeleteAccess(on) => {
+            queue.access_item(on.size, on.aid).await?;
+            if !on.confirm {
+                let detail =
+                    format!("{}: whoever asked for it will not be told; confirm=true does it", on.aid);
+                return Err(Refused::new(Kind::NeedsConfirmation, detail));
+            }
+            queue.delete_access(on.size, on.aid).await?;
+            Ok(json!({ "size": on.size, "aid": on.aid }))
+        }
+        Order::Fsck(_) => check(queue, by, false, tell).await,
+        Order::Repair(_) => check(queue, by, true, tell).await,
+        Order::Pause(on) => reason(&on.reason).and_then(|_| mode(house, Mode::Paused)),
+        Order::Resume(on) => reason(&on.reason).and_then(|_| mode(house, Mode::Running)),
+        Order::Drain(on) => {
+            let why = reason(&on.reason)?;
+            let changed = house.mode() != Mode::Draining;
+            tracing::info!(who = by.who, why, "told to drain");
+            house.drain();
+            Ok(json!({ "mode": Mode::Draining.name(), "changed": changed }))
+        }
+        Order::SetPool(order) => set_pool(house, by, order),
+        Order::PutProfile(order) => shared::put_profile(life, &order.name, &order.text, by).await,
+        Order::DeleteProfile(order) => shared::delete_profile(life, &order.name, by).await,
+        Order::SetSettings(order) => shared::set_settings(house, life, &order.settings, by).await,
+        Order::UnsetSettings(order) => shared::unset_settings(house, life, &order.keys, by).await,
+    }
+}
+
+async fn on_job(queue: &Queue, by: &By, jid: Jid, action: &JobAction, why: &str, force: bool) -> Answer {
+    let message = signed(&by.who, reason(why)?);
+    let acted = match &by.request {
+        Some(id) => queue.act_once(jid, action, &message, force, format!("request-{id}")).await?,
+        None => queue.act(jid, action, &message, force).await?,
+    };
+    let mut answer = json!({ "jid": jid, "from": acted.from, "state": acted.to });
+    if let JobAction::SetPriority(priority) = action {
+        answer["priority"] = json!(priority.number());
+    }
+    if let Some(warning) = acted.warning {
+        answer["warning"] = json!(warning);
+    }
+    Ok(answer)
+}
+
+/// A batch by its id, or by the uuid that the depositor was given.
+async fn batch_of(queue: &Queue, name: &str) -> Answer<Bid> {
+    if let Ok(bid) = name.parse() {
+        return Ok(bid);
+    }
+    let shown: String = name.chars().take(64).collect();
+    let unknown = || Refused::new(Kind::NotFound, format!("there is no batch {}", shown.escape_debug()));
+    match queue.find_batch(name).await {
+        Ok(Some(bid)) => Ok(bid),
+        Ok(None) | Err(Error::Invalid(_)) => Err(unknown()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn on_batch(queue: &Queue, by: &By, on: &OnBatch, action: BatchAction) -> Answer {
+    let why = reason(&on.reason)?;
+    let bid = batch_of(queue, &on.batch).await?;
+    let from = queue.batch(bid).await?.state();
+    let state = queue.act_on_batch(bid, action, &signed(&by.who, why), on.force).await?;
+    Ok(json!({ "bid": bid, "from": from, "state": state }))
+}
+
+fn hold_changed(kind: &str, name: &str, held: bool, was: &Was) -> Value {
+    json!({ "kind": kind, "name": name, "held": held, "changed": *was == Was::Changed })
+}
+
+fn queue_of(name: &str) -> Answer<HeldQueue> {
+    HeldQueue::ALL.into_iter().find(|queue| queue.name().eq_ignore_ascii_case(name)).ok_or_else(|| {
+        let known = HeldQueue::ALL.map(HeldQueue::name).join(", ");
+        Refused::new(Kind::NotFound, format!("the queues are {known}"))
+    })
+}
+
+/// A name in the tree is not longer than one of a profile.
+fn mnemonic(name: &str) -> Answer<&str> {
+    if name.chars().count() > 100 {
+        return Err(Refused::field("mnemonic", "a collection's name has at most 100 letters"));
+    }
+    Ok(name)
+}
+
+async fn check(queue: &Queue, by: &By, repair: bool, tell: &(dyn Fn(String) + Send + Sync)) -> Answer {
+    let session = queue.session();
+    let options = fsck::Options { who: by.who.clone(), ..fsck::Options::new(queue.dialect()) };
+    let mut progress = |now: fsck::Progress| tell(format!("{}: {} of {}", now.stage, now.done, now.total));
+    let mut report = fsck::check(session, &options, &mut progress).await?;
+    let mut repaired = Vec::new();
+    if repair && !report.findings.is_empty() {
+        repaired = fsck::repair(session, &options, &report, &mut progress).await?;
+        report = fsck::check(session, &options, &mut progress).await?;
+    }
+    Ok(json!({ "clean": report.is_clean(), "repaired": repaired, "report": report }))
+}
+
+fn mode(house: &House, mode: Mode) -> Answer {
+    if house.mode() == Mode::Draining {
+        return Err(Refused::new(Kind::Refused, "the node is draining, and does not come back"));
+    }
+    let changed = house.set_mode(mode);
+    Ok(json!({ "mode": house.mode().name(), "changed": changed }))
+}
+
+fn set_pool(house: &House, by: &By, order: &SetPool) -> Answer {
+    let name = &order.pool;
+    let shown = || name.chars().take(64).collect::<String>();
+    let unknown = || Refused::new(Kind::NotFound, format!("there is no pool {}", shown().escape_debug()));
+    let mut pools = house.settings.load().pools;
+    let pool = pool_of(&mut pools, name).ok_or_else(unknown)?;
+    if let Some(size) = order.size {
+        pool.size = size;
+    }
+    if let Some(stall) = &order.stall {
+        let read: std::time::Duration =
+            humantime::parse_duration(stall).map_err(|error| Refused::field("stall", error.to_string()))?;
+        if read.is_zero() {
+            return Err(Refused::field("stall", "it has to last longer than no time"));
+        }
+        pool.stall = read;
+    }
+    let changed = *pool;
+    if let Some(problem) = pools.problems().into_iter().next() {
+        return Err(Refused::field("size", problem));
+    }
+    house.set_pools(|pools| {
+        if let Some(pool) = pool_of(pools, name) {
+            *pool = changed;
+        }
+    });
+    tracing::info!(who = by.who, pool = name, size = changed.size, "a pool was changed");
+    let stall = humantime::format_duration(changed.stall).to_string();
+    Ok(json!({ "name": name, "size": changed.size, "stall": stall }))
+}
+
+/// Why somebody does something: not too long for a status.
+pub(super) fn reason(text: &str) -> Answer<&str> {
+    const LONGEST: usize = 1000;
+    if text.chars().count() > LONGEST {
+        return Err(Refused::field("reason", format!("at most {LONGEST} letters")));
+    }
+    Ok(text.trim())
+}
+
+/// Refuses what silences a report, unless it is confirmed.
+pub(super) fn confirmed(confirm: bool, what: impl std::fmt::Display) -> Answer<()> {
+    if confirm {
+        return Ok(());
+    }
+    let detail = format!("{what}: the depositor will not be told what became of it; confirm=true does it");
+    Err(Refused::new(Kind::NeedsConfirmation, detail))
+}
+
+/// A number, or the name of a class.
+pub(super) fn priority_of(field: &str, value: &Value) -> Answer<Priority> {
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    text.parse().map_err(|error| Refused::field(field, format!("{error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Pools;
+
+    #[test]
+    fn a_priority_is_a_number_or_a_name() {
+        assert_eq!(priority_of("p", &json!(10)).unwrap().number(), 10);
+        assert_eq!(priority_of("p", &json!("slow")).unwrap().number(), 80);
+        for wrong in [json!(100), json!(null), json!([1])] {
+            assert!(priority_of("p", &wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn every_pool_can_be_changed() {
+        use ingest_queue::states::States as _;
+        let mut pools = Pools::default();
+        let of_jobs: Vec<&str> = pools.of_jobs().into_keys().map(|state| state.name()).collect();
+        for (at, name) in of_jobs.into_iter().chain(["access_small", "access_large"]).enumerate() {
+            pool_of(&mut pools, name).unwrap().size = at + 100;
+            assert_eq!(pools.named(name).unwrap().size, at + 100, "{name}");
+        }
+        assert!(pool_of(&mut pools, "nothing").is_none());
+    }
+}

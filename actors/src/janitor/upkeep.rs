@@ -1,0 +1,259 @@
+//! Cleanup routines: each is run by one node at a time, once for all nodes in the time of its schedule.
+//!
+//! `/cleanup/NAME` says when it last ran, where, and what it removed; `/cleanup/NAME/lock` is there while it runs. A
+//! node whose time has come looks first whether another has done it meanwhile.
+//!
+//! **When things break.** The lock goes with its session, and the next node's turn comes. Nothing rests on the lock:
+//! whatever a routine removes, it removes at the version that it has looked at. One that fails says why, and is made
+//! again the next time.
+
+use std::time::{Duration, Instant};
+
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use ingest_queue::date::Date;
+use ingest_queue::error::Error;
+use ingest_queue::ids::Bid;
+use ingest_queue::limits::clean::IDLE;
+use ingest_queue::map::{self, BatchNode};
+use ingest_queue::{fsck, queue};
+use ingest_store::recipes::{look, settle, shard};
+use ingest_store::{Kind, Mode, Session, path};
+use serde::{Deserialize, Serialize};
+
+use super::State;
+use crate::settings::Upkeep;
+
+const LOCK: &str = "lock";
+/// Parts of a large value that are younger may still be announced.
+const SHARD_GRACE: Duration = Duration::from_hours(1);
+/// Batches that are looked at side by side.
+const AT_ONCE: usize = 16;
+
+/// What is cleaned up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Routine {
+    /// Completed jobs leave their queue.
+    Jobs,
+    /// Completed batches leave the tree.
+    Batches,
+    /// Management requests that nobody waits for.
+    Requests,
+    /// Slots whose job nobody works on, semaphores that nobody needs.
+    Semaphores,
+    /// Keys that lead to nothing that waits.
+    Keys,
+    /// Parts of large values that were never announced.
+    Shards,
+}
+
+impl Routine {
+    pub const ALL: [Routine; 6] = [
+        Routine::Jobs,
+        Routine::Batches,
+        Routine::Requests,
+        Routine::Semaphores,
+        Routine::Keys,
+        Routine::Shards,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Routine::Jobs => "jobs",
+            Routine::Batches => "batches",
+            Routine::Requests => "requests",
+            Routine::Semaphores => "semaphores",
+            Routine::Keys => "keys",
+            Routine::Shards => "shards",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|routine| routine.name() == name)
+    }
+
+    /// What it removes, in a word or two.
+    pub fn about(self) -> &'static str {
+        match self {
+            Routine::Jobs => "completed jobs, from their queue",
+            Routine::Batches => "completed batches, after upkeep.keep_batches",
+            Routine::Requests => "management requests that nobody waits for, after upkeep.keep_requests",
+            Routine::Semaphores => "slots whose job nobody works on, and semaphores that nobody needs",
+            Routine::Keys => "keys that lead to nothing that waits",
+            Routine::Shards => "parts of large values that were never announced",
+        }
+    }
+
+    /// How often it is run.
+    pub fn every(self, upkeep: &Upkeep) -> Duration {
+        match self {
+            Routine::Jobs => upkeep.jobs.every,
+            Routine::Batches => upkeep.batches.every,
+            Routine::Requests => upkeep.requests.every,
+            Routine::Semaphores => upkeep.semaphores.every,
+            Routine::Keys => upkeep.keys.every,
+            Routine::Shards => upkeep.shards.every,
+        }
+    }
+
+    fn path(self) -> String {
+        path::join(map::CLEANUP, self.name())
+    }
+}
+
+/// `/cleanup/NAME`: how it went.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    pub at: Date,
+    pub node: String,
+    #[serde(default)]
+    pub took_ms: u64,
+    #[serde(default)]
+    pub removed: usize,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// What became of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ran {
+    Now(Run),
+    /// This node is at it.
+    Busy(String),
+    /// The tree could not be asked.
+    Not(String),
+}
+
+/// A routine as the tree knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Known {
+    pub routine: Routine,
+    pub last: Option<Run>,
+    /// Who is at it now.
+    pub running: Option<String>,
+}
+
+impl Known {
+    pub async fn read(session: &Session, routine: Routine) -> ingest_store::Result<Self> {
+        let (at, lock) = (routine.path(), path::join(&routine.path(), LOCK));
+        let found = look(session, || session.get_many(vec![at.clone(), lock.clone()])).await?;
+        let mut found = found.into_iter().map(|found| found.map(|(data, _)| data));
+        let (last, running) = (found.next().flatten(), found.next().flatten());
+        let last = last.and_then(|data| serde_json::from_slice(&data).ok());
+        Ok(Self { routine, last, running: running.map(|data| String::from_utf8_lossy(&data).into_owned()) })
+    }
+}
+
+impl State {
+    /// How long until it is this routine's time, and nothing if it is.
+    pub(super) async fn wait_for(&self, routine: Routine) -> Duration {
+        let every = routine.every(&self.house.settings.load().upkeep);
+        let queue = &self.life.queue;
+        match Known::read(queue.session(), routine).await {
+            Ok(Known { last: Some(last), .. }) => every.saturating_sub(last.at.until(queue.now())),
+            Ok(_) => Duration::ZERO,
+            Err(error) => {
+                tracing::debug!(name = routine.name(), %error, "it is not known when it ran");
+                every
+            }
+        }
+    }
+
+    /// Runs a routine if no other node does.
+    pub(super) async fn run_once(&self, routine: Routine) -> Ran {
+        let session = self.life.queue.session();
+        match lock(session, routine, &self.house.name).await {
+            Ok(None) => {}
+            Ok(Some(node)) => return Ran::Busy(node),
+            Err(error) => return Ran::Not(error.to_string()),
+        }
+        let (at, began) = (self.life.queue.now(), Instant::now());
+        let done = self.routine(routine).await;
+        let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let (removed, error) = match done {
+            Ok(removed) => (removed, None),
+            Err(error) => {
+                tracing::warn!(name = routine.name(), %error, "not cleaned up this time");
+                (0, Some(error.to_string()))
+            }
+        };
+        let run = Run { at, node: self.house.name.clone(), took_ms, removed, error };
+        if let Err(error) = unlock(session, routine, &run).await {
+            tracing::warn!(name = routine.name(), %error, "a cleanup lock is left, and goes with the session");
+        }
+        Ran::Now(run)
+    }
+
+    async fn routine(&self, routine: Routine) -> Result<usize, Error> {
+        let queue = &self.life.queue;
+        match routine {
+            Routine::Jobs => self.jobs().await,
+            Routine::Batches => self.batches().await,
+            Routine::Requests => {
+                let keep = self.house.settings.load().upkeep.keep_requests;
+                let collected = queue.collect_requests(queue.now(), keep).await?;
+                Ok(collected.requests + collected.leftovers)
+            }
+            Routine::Semaphores => {
+                let cleaned = queue.clean_semaphores(IDLE).await?;
+                Ok(cleaned.slots + cleaned.semaphores)
+            }
+            Routine::Keys => fsck::collect_keys(queue.session(), &fsck::Options::new(queue.dialect())).await,
+            Routine::Shards => shards(queue).await,
+        }
+    }
+}
+
+/// Parts that were never announced, of everything that is large.
+async fn shards(queue: &queue::Queue) -> Result<usize, Error> {
+    let session = queue.session();
+    let (names, _) = look(session, || session.children(map::BATCHES)).await?;
+    let bids = names.iter().filter_map(|name| name.parse::<Bid>().ok());
+    let values = bids.flat_map(|bid| [BatchNode::Manifest, BatchNode::StatusReport].map(|node| node.of(bid)));
+    let values: Vec<String> = values.collect();
+    stream::iter(values)
+        .map(|at| async move {
+            let Some(stat) = look(session, || session.exists(at.as_str())).await? else { return Ok(0) };
+            // One is the value itself.
+            if stat.num_children == 0 || (stat.num_children == 1 && stat.data_length > 0) {
+                return Ok(0);
+            }
+            match shard::collect(session, &at, SHARD_GRACE).await {
+                Ok(removed) => Ok(removed),
+                // It is gone, or for `fsck`.
+                Err(error) if matches!(error.kind(), Kind::NoNode | Kind::Corrupt) => Ok(0),
+                Err(error) => Err(Error::from(error)),
+            }
+        })
+        .buffer_unordered(AT_ONCE)
+        .try_fold(0, |sum, removed| futures::future::ready(Ok(sum + removed)))
+        .await
+}
+
+/// `None`: it is ours.
+async fn lock(session: &Session, routine: Routine, node: &str) -> ingest_store::Result<Option<String>> {
+    let (dir, lock) = (routine.path(), path::join(&routine.path(), LOCK));
+    settle(session, || session.make_dirs(&dir)).await.answer?;
+    let made = settle(session, || session.create(lock.as_str(), node.to_owned(), Mode::Ephemeral)).await;
+    match made.answer {
+        Ok(_) => Ok(None),
+        Err(error) if error.kind() == Kind::NodeExists => {
+            match look(session, || session.get(lock.as_str())).await {
+                Ok((_, stat)) if made.repeated && stat.ephemeral_owner == session.id() => Ok(None),
+                Ok((data, _)) => Ok(Some(String::from_utf8_lossy(&data).into_owned())),
+                Err(error) if error.kind() == Kind::NoNode => Ok(Some("another node".into())),
+                Err(error) => Err(error),
+            }
+        }
+        Err(error) => Err(error),
+    }
+}
+
+async fn unlock(session: &Session, routine: Routine, run: &Run) -> ingest_store::Result<()> {
+    let (at, lock) = (routine.path(), path::join(&routine.path(), LOCK));
+    let data = serde_json::to_vec(run).unwrap_or_default();
+    settle(session, || session.set(at.as_str(), data.clone(), None)).await.answer?;
+    match settle(session, || session.delete(lock.as_str(), None)).await.answer {
+        Err(error) if error.kind() != Kind::NoNode => Err(error),
+        _ => Ok(()),
+    }
+}

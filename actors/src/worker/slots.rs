@@ -1,0 +1,51 @@
+//! Jobs that wait for a slot of a limit. They stand aside, and whoever gives a slot back brings the best of them back
+//! in line; those who need no slot overtake them.
+//!
+//! A slot that is free is offered to one job of each state. Whoever is called and does not take it passes the word on, and
+//! so does whoever takes one while there is more room.
+
+use ingest_queue::error::Error;
+use ingest_queue::limits::parked_with;
+use ingest_queue::limits::rules::Semaphore;
+use ingest_queue::map::QueueRef;
+
+use super::Worker;
+
+impl Worker {
+    /// Parks a job until a slot is free.
+    pub(super) fn wait_for_slot(&self, entry: QueueRef, semaphore: &Semaphore) {
+        self.finder.park(entry.jid, parked_with(&semaphore.node_name()));
+        // One may have come back just before that.
+        self.call_best(semaphore);
+    }
+
+    /// Whether somebody who waits for the same slot comes first; then this one waits, too.
+    pub(super) async fn gives_way(&self, entry: QueueRef) -> Result<bool, Error> {
+        for semaphore in self.queue().limits_of(entry.jid, entry.state).await? {
+            if self.finder.gives_way(entry, parked_with(&semaphore.node_name())) {
+                self.wait_for_slot(entry, &semaphore);
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The same for a job that is to be handed over, as far as is known.
+    pub(super) fn must_wait_for_slot(&self, entry: QueueRef) -> bool {
+        let waits = |one: &Semaphore| self.finder.gives_way(entry, parked_with(&one.node_name()));
+        self.queue().limits().known_of(entry.jid, entry.state).iter().any(waits)
+    }
+
+    /// This job has its slots, or does not want them now: what else is free is for the next.
+    pub(super) fn pass_on(&self, entry: QueueRef) {
+        for semaphore in self.queue().limits().known_of(entry.jid, entry.state) {
+            self.call_best(&semaphore);
+        }
+    }
+
+    fn call_best(&self, semaphore: &Semaphore) {
+        if self.queue().limits().room(semaphore) != Some(0) {
+            self.finder.unpark_best(parked_with(&semaphore.node_name()));
+        }
+    }
+}

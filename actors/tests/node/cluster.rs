@@ -1,0 +1,130 @@
+//! What nodes know of each other, and what one of them does for all.
+//!
+//! The invariant: at most one node leads an election, and one does as long as any node lives; a routine is run by one node at
+//! a time.
+
+use std::time::Duration;
+
+use ingest_actors::node::upkeep::Known;
+use ingest_actors::node::{Ran, Routine};
+use ingest_actors::stats::Stats;
+use ingest_harness::{FileServer, eventually};
+use ingest_queue::map;
+use ingest_queue::states::BatchState;
+use ingest_store::{Mode, path};
+
+use crate::kit::{self, On, Place};
+
+/// The nodes that say that they lead an election.
+async fn leaders(queue: &ingest_queue::queue::Queue, name: &str) -> Vec<String> {
+    let all = kit::components(queue).await;
+    all.into_iter().filter(|one| one.leads.iter().any(|leads| leads == name)).map(|one| one.node).collect()
+}
+
+async fn leads(queue: &ingest_queue::queue::Queue, name: &str, node: &str) {
+    eventually(&format!("{node} to lead {name}"), kit::PATIENCE, || async {
+        // The first node to come makes the directory.
+        queue.session().exists(map::NODES).await.ok()??;
+        (leaders(queue, name).await == [node]).then_some(())
+    })
+    .await;
+}
+
+async fn one_node_leads_and_the_next_follows(on: On) {
+    let place = Place::new(on).await;
+    let queue = place.queue().await;
+    let first = place.node("node-1").await;
+    for election in ["timer", "stats"] {
+        leads(&queue, election, "node-1").await;
+    }
+    let second = place.node("node-2").await;
+    assert_eq!(leaders(&queue, "timer").await, ["node-1"]);
+    // A node that drains stands down.
+    kit::drained(first).await;
+    leads(&queue, "timer", "node-2").await;
+    leads(&queue, "stats", "node-2").await;
+    kit::clean(&queue).await;
+    kit::drained(second).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_node_leads_and_the_next_follows_embedded() {
+    one_node_leads_and_the_next_follows(On::Embedded).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_node_leads_and_the_next_follows_zookeeper() {
+    one_node_leads_and_the_next_follows(On::Zookeeper).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_is_used_again_is_a_new_incarnation() {
+    let place = Place::new(On::Embedded).await;
+    let queue = place.queue().await;
+    let mut lives = Vec::new();
+    for _ in 0..2 {
+        let node = place.node("node-1").await;
+        leads(&queue, "timer", "node-1").await;
+        let all = kit::components(&queue).await;
+        assert_eq!(all.len(), 1);
+        lives.push((all[0].node.clone(), all[0].incarnation.clone()));
+        kit::drained(node).await;
+    }
+    assert_eq!((&lives[0].0, &lives[1].0), (&"node-1".to_owned(), &"node-1".to_owned()));
+    assert_ne!(lives[0].1, lives[1].1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_elected_one_writes_down_what_ended() {
+    let (place, files) = (Place::new(On::Embedded).await, FileServer::start().await);
+    let node = place.node_with("node-1", None, |node, _| node.stats.every = Duration::from_millis(50)).await;
+    let queue = place.queue().await;
+    let bid = kit::submit(&queue, kit::submission(&kit::single_files(&files, 3), None)).await;
+    assert_eq!(kit::reported(&queue, bid).await, BatchState::Completed);
+    let stats = eventually("all that completed", kit::PATIENCE, || async {
+        let (stats, _) = Stats::read(queue.session()).await.ok()?;
+        (stats.lines.iter().map(|line| line.completed).sum::<u64>() == 3).then_some(stats)
+    })
+    .await;
+    assert!(stats.lines.iter().all(|line| line.node == "node-1"));
+    kit::clean(&queue).await;
+    kit::drained(node).await;
+}
+
+async fn a_routine_says_when_it_ran_and_is_run_by_one_at_a_time(on: On) {
+    let place = Place::new(on).await;
+    let queue = place.queue().await;
+    let node = place.node("node-1").await;
+    // Each runs when the first node starts.
+    for routine in Routine::ALL {
+        eventually(routine.name(), kit::PATIENCE, || async {
+            let known = Known::read(queue.session(), routine).await.ok()?;
+            (known.running.is_none() && known.last?.node == "node-1").then_some(())
+        })
+        .await;
+    }
+    // Another is at it.
+    let lock = path::join("/cleanup/jobs", "lock");
+    queue.session().create(lock.as_str(), "node-7", Mode::Ephemeral).await.unwrap();
+    assert_eq!(node.run_upkeep(Routine::Jobs).await, Some(Ran::Busy("node-7".into())));
+    queue.session().delete(lock.as_str(), None).await.unwrap();
+    let Some(Ran::Now(run)) = node.run_upkeep(Routine::Jobs).await else { panic!("nobody is at it") };
+    assert_eq!((run.removed, run.error), (0, None));
+    // A second node finds that it was done, and waits for its time.
+    let second = place.node("node-2").await;
+    let known = Known::read(queue.session(), Routine::Jobs).await.unwrap();
+    assert_eq!(known.last.map(|last| last.node).as_deref(), Some("node-1"));
+    kit::clean(&queue).await;
+    kit::drained(node).await;
+    kit::drained(second).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_routine_says_when_it_ran_and_is_run_by_one_at_a_time_embedded() {
+    a_routine_says_when_it_ran_and_is_run_by_one_at_a_time(On::Embedded).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_routine_says_when_it_ran_and_is_run_by_one_at_a_time_zookeeper() {
+    a_routine_says_when_it_ran_and_is_run_by_one_at_a_time(On::Zookeeper).await;
+}

@@ -1,0 +1,174 @@
+//! Limits over all nodes, cleanup routines, and what was written down over time.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use ingest_actors::node::Ran;
+use ingest_actors::node::upkeep::{Known, Routine, Run};
+use ingest_actors::stats::Stats;
+use ingest_queue::error::Error;
+use ingest_queue::limits::parked_with;
+use ingest_queue::limits::rules::{DEFAULT, Kind as LimitKind};
+use ingest_queue::limits::set::Wanted;
+
+use super::app::App;
+use super::caller::{Admin, Operator};
+use super::problem::{Answer, Kind, Refusal};
+use super::read::Body;
+use super::wire::{
+    LimitChanged, LimitHolder, LimitLine, LimitList, Problem, SetLimit, StatsLine, StatsList, UpkeepLine,
+    UpkeepList, UpkeepRun,
+};
+
+#[utoipa::path(get, path = "/api/v1/limits", tag = "limits", security(("token" = ["operator"])), responses(
+    (status = 200, body = LimitList),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Lists all limits, who has a slot and how many wait
+pub(crate) async fn list(State(app): State<App>, _: Operator) -> Answer<Json<LimitList>> {
+    let life = app.life().await?;
+    let lines = life.queue.semaphores().await?;
+    let rules = life.queue.known_limits().await?.rules;
+    let finder = life.finder();
+    let waiting = |name: &str| finder.as_ref().map_or(0, |finder| finder.parked_with(parked_with(name)));
+    let limits = lines.into_iter().map(|line| LimitLine {
+        kind: line.semaphore.kind.name().to_owned(),
+        waiting: waiting(&line.semaphore.node_name()),
+        limit: line.limit.map(|(limit, _)| limit),
+        from: line.limit.map(|(_, from)| from.name().to_owned()),
+        held: line.holders.len(),
+        holders: line.holders.into_iter().map(holder).collect(),
+        name: line.semaphore.name,
+    });
+    let default = |kind: LimitKind| Some((kind.name().to_owned(), rules.limit(kind, DEFAULT)?.0));
+    Ok(Json(LimitList {
+        defaults: LimitKind::ALL.into_iter().filter_map(default).collect(),
+        host_states: rules.host_states.iter().cloned().collect(),
+        states: rules.states.iter().cloned().collect(),
+        limits: limits.collect(),
+    }))
+}
+
+fn holder(holding: ingest_queue::limits::Holding) -> LimitHolder {
+    LimitHolder {
+        job: holding.job.map(|jid| jid.to_string()),
+        node: holding.node,
+        state: holding.state,
+        since: holding.since,
+    }
+}
+
+fn kind_of(name: &str) -> Answer<LimitKind> {
+    LimitKind::from_name(name).ok_or_else(|| {
+        let known = LimitKind::ALL.map(LimitKind::name).join(", ");
+        Refusal::new(Kind::NOT_FOUND, format!("the kinds of limits are {known}"))
+    })
+}
+
+async fn change(app: &App, kind: &str, name: &str, to: Wanted) -> Answer<Json<LimitChanged>> {
+    let kind = kind_of(kind)?;
+    if name.chars().count() > 200 {
+        return Err(Refusal::field("name", "the name of a limit has at most 200 letters"));
+    }
+    let queue = app.queue().await?;
+    let changed = queue.set_limit(kind, name, to).await?;
+    let limit = queue.read_limits().await?.rules.limit(kind, name).map(|(limit, _)| limit);
+    let (kind, name) = (kind.name().to_owned(), name.to_owned());
+    Ok(Json(LimitChanged { kind, name, limit, changed }))
+}
+
+#[utoipa::path(put, path = "/api/v1/limits/{kind}/{name}", tag = "limits", security(("token" = ["operator"])), params(("kind" = String, Path), ("name" = String, Path, min_length = 1, max_length = 200)), request_body = SetLimit, responses(
+    (status = 200, body = LimitChanged),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Sets a limit, for all nodes, before what their files say
+pub(crate) async fn set(
+    State(app): State<App>,
+    _: Operator,
+    Path((kind, name)): Path<(String, String)>,
+    Body(limit): Body<SetLimit>,
+) -> Answer<Json<LimitChanged>> {
+    change(&app, &kind, &name, limit.limit.map_or(Wanted::NoLimit, Wanted::AtMost)).await
+}
+
+#[utoipa::path(delete, path = "/api/v1/limits/{kind}/{name}", tag = "limits", security(("token" = ["operator"])), params(("kind" = String, Path), ("name" = String, Path, min_length = 1, max_length = 200)), responses(
+    (status = 200, body = LimitChanged),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Clears what was set: what the file says holds again
+pub(crate) async fn clear(
+    State(app): State<App>,
+    _: Operator,
+    Path((kind, name)): Path<(String, String)>,
+) -> Answer<Json<LimitChanged>> {
+    change(&app, &kind, &name, Wanted::AsTheFileSays).await
+}
+
+#[utoipa::path(get, path = "/api/v1/upkeep", tag = "node", security(("token" = ["operator"])), responses(
+    (status = 200, body = UpkeepList),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Lists the cleanup routines: when each last ran, where, and what it removed
+pub(crate) async fn upkeep(State(app): State<App>, _: Operator) -> Answer<Json<UpkeepList>> {
+    let life = app.life().await?;
+    let settings = app.node.house().settings.load_full();
+    let mut routines = Vec::new();
+    for routine in Routine::ALL {
+        let known = Known::read(life.queue.session(), routine).await.map_err(Error::from)?;
+        let every = routine.every(&settings.upkeep).as_millis();
+        routines.push(UpkeepLine {
+            name: routine.name().to_owned(),
+            about: routine.about().to_owned(),
+            every_ms: u64::try_from(every).unwrap_or(u64::MAX),
+            running: known.running,
+            last: known.last.map(run),
+        });
+    }
+    Ok(Json(UpkeepList { routines }))
+}
+
+fn run(run: Run) -> UpkeepRun {
+    let Run { at, node, took_ms, removed, error } = run;
+    UpkeepRun { at, node, took_ms, removed, error }
+}
+
+#[utoipa::path(post, path = "/api/v1/upkeep/{name}/run", tag = "node", security(("token" = ["admin"])), params(("name" = String, Path)), responses(
+    (status = 200, body = UpkeepRun),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Runs a cleanup routine now, on this node
+pub(crate) async fn run_upkeep(
+    State(app): State<App>,
+    _: Admin,
+    Path(name): Path<String>,
+) -> Answer<Json<UpkeepRun>> {
+    let routine = Routine::from_name(&name).ok_or_else(|| {
+        let known = Routine::ALL.map(Routine::name).join(", ");
+        Refusal::new(Kind::NOT_FOUND, format!("the routines are {known}"))
+    })?;
+    match app.node.run_upkeep(routine).await {
+        Some(Ran::Now(done)) => Ok(Json(run(done))),
+        Some(Ran::Busy(node)) => Err(Refusal::new(Kind::BUSY, format!("{node} is at it now"))),
+        Some(Ran::Not(why)) => {
+            Err(Refusal::new(Kind::STARTING, format!("the tree cannot be asked now: {why}")))
+        }
+        None => Err(Refusal::new(Kind::STARTING, "the node cannot be asked now: it is starting, or ends")),
+    }
+}
+
+#[utoipa::path(get, path = "/api/v1/stats", tag = "node", security(("token" = ["operator"])), responses(
+    (status = 200, body = StatsList),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Tells what waited and what ended over time, in the whole cluster
+pub(crate) async fn stats(State(app): State<App>, _: Operator) -> Answer<Json<StatsList>> {
+    let life = app.life().await?;
+    let (stats, _) = Stats::read(life.queue.session()).await.map_err(Error::from)?;
+    let line = |line: ingest_actors::stats::Line| StatsLine {
+        at: line.at,
+        node: line.node,
+        waiting: line.waiting,
+        completed: line.completed,
+        failed: line.failed,
+    };
+    Ok(Json(StatsList { lines: stats.lines.into_iter().map(line).collect() }))
+}

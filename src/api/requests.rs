@@ -1,0 +1,247 @@
+//! Management requests: seen, put and taken back. What becomes of them is the nodes' business.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use ingest_actors::actions::{ACTIONS, Action, Order, Refused};
+use ingest_queue::requests::{self, Answered, NewRequest};
+use ingest_store::recipes::ltime;
+use serde::Deserialize;
+use serde_json::Value;
+use utoipa::IntoParams;
+
+use super::app::App;
+use super::caller::Operator;
+use super::problem::{Answer, Kind, Refusal};
+use super::read::{Body, Params};
+use super::wire::{
+    ActionLine, ActionList, ActionParam, FieldProblem, Moment, Problem, PutRequest, RequestForgotten,
+    RequestLine, RequestOutcome, RequestPage, Role,
+};
+
+/// How many requests an answer has, if nobody says.
+const PAGE: usize = 100;
+const MOST: usize = 1000;
+/// When it is worth to ask again for a result, in seconds.
+const AGAIN: u64 = 1;
+
+#[utoipa::path(get, path = "/api/v1/actions", tag = "requests", security(("token" = ["operator"])), responses(
+    (status = 200, body = ActionList),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Lists what can be asked for
+pub(crate) async fn actions(_: Operator) -> Json<ActionList> {
+    Json(action_list())
+}
+
+pub(crate) fn action_list() -> ActionList {
+    let param = |(name, required): (&str, bool)| ActionParam { name: name.to_owned(), required };
+    let line = |action: &Action| ActionLine {
+        name: action.name.to_owned(),
+        what: action.what.to_owned(),
+        params: action.parameters().map(param).collect(),
+        role: if action.admin { "admin" } else { "operator" }.to_owned(),
+        of_node: action.of_node,
+        once: action.once.words().to_owned(),
+    };
+    ActionList { actions: ACTIONS.iter().map(line).collect() }
+}
+
+/// Which requests.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct RequestParams {
+    /// `waiting`, `running` or `done`.
+    state: Option<String>,
+    /// 1 to 1000.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+    /// The `next` of the page before.
+    after: Option<String>,
+}
+
+#[utoipa::path(get, path = "/api/v1/requests", tag = "requests", security(("token" = ["operator"])), params(RequestParams), responses(
+    (status = 200, body = RequestPage),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Lists management requests, the oldest first
+pub(crate) async fn list(
+    State(app): State<App>,
+    _: Operator,
+    Params(params): Params<RequestParams>,
+) -> Answer<Json<RequestPage>> {
+    let limit = params.limit.unwrap_or(PAGE);
+    if !(1..=MOST).contains(&limit) {
+        return Err(Refusal::field("limit", format!("it is 1 to {MOST}")));
+    }
+    if let Some(state) = &params.state
+        && !["waiting", "running", "done"].contains(&state.as_str())
+    {
+        return Err(Refusal::field("state", "it is waiting, running or done"));
+    }
+    let wrong = || Refusal::field("after", "it is the `next` of the page before");
+    let after: Option<i64> =
+        params.after.as_deref().map(|after| after.parse().map_err(|_| wrong())).transpose()?;
+    let lines = app.queue().await?.requests().await?;
+    let fits = |line: &&requests::RequestLine| {
+        params.state.as_deref().is_none_or(|state| line.state() == state)
+            && after.is_none_or(|after| line.order > after)
+    };
+    let found: Vec<_> = lines.iter().filter(fits).take(limit + 1).collect();
+    let next =
+        (found.len() > limit).then(|| found.get(limit - 1).map(|line| line.order.to_string())).flatten();
+    Ok(Json(RequestPage { requests: found.into_iter().take(limit).map(shown).collect(), next }))
+}
+
+pub(crate) fn shown(line: &requests::RequestLine) -> RequestLine {
+    let request = line.request.clone();
+    RequestLine {
+        id: line.id.clone(),
+        state: line.state().to_owned(),
+        action: request.action,
+        node: request.node,
+        who: request.who,
+        from: request.from,
+        at: request.at,
+        attempt: request.attempt,
+        taken_by: request.taken_by,
+        taken_at: request.taken_at,
+        progress: request.progress,
+        waited_for: line.waited_for,
+    }
+}
+
+#[utoipa::path(post, path = "/api/v1/requests", tag = "requests", security(("token" = ["operator"])), request_body = PutRequest, responses(
+    (status = 202, body = RequestLine),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Puts a management request, for any node or for one
+pub(crate) async fn put(
+    State(app): State<App>,
+    Operator(caller): Operator,
+    Body(asked): Body<PutRequest>,
+) -> Answer<Response> {
+    let params = Value::Object(asked.params);
+    let order = Order::read(&asked.action, params.clone())?;
+    if order.forces() || order.action().admin {
+        caller.must_be(Role::Admin)?;
+    }
+    if order.action().of_node && asked.node.is_none() {
+        return Err(Refused::field("node", format!("{} is about one node: name it", asked.action)).into());
+    }
+    let queue = app.queue().await?;
+    let id = match asked.id {
+        None => String::new(),
+        Some(id) => requests::id_of(&id).map_err(|_| Refusal::field("id", "it is no uuid"))?,
+    };
+    let new = NewRequest {
+        id,
+        action: asked.action,
+        node: asked.node,
+        who: caller.name,
+        from: format!("api {}", caller.from),
+        params,
+        wait: false,
+    };
+    let id = queue.put_request(&new).await?;
+    let line = shown(&queue.request(&id).await?);
+    let mut response = (StatusCode::ACCEPTED, Json(line)).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::RETRY_AFTER, AGAIN.into());
+    if let Ok(url) = HeaderValue::from_str(&format!("/api/v1/requests/{id}/result")) {
+        headers.insert(header::LOCATION, url);
+    }
+    Ok(response)
+}
+
+#[utoipa::path(get, path = "/api/v1/requests/{id}", tag = "requests", security(("token" = ["operator"])), params(("id" = String, Path)), responses(
+    (status = 200, body = RequestLine),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Shows a management request
+pub(crate) async fn show(
+    State(app): State<App>,
+    _: Operator,
+    Path(id): Path<String>,
+) -> Answer<Json<RequestLine>> {
+    let id = requests::id_of(&id)?;
+    Ok(Json(shown(&app.queue().await?.request(&id).await?)))
+}
+
+#[utoipa::path(get, path = "/api/v1/requests/{id}/result", tag = "requests", security(("token" = ["operator"])), params(("id" = String, Path)), responses(
+    (status = 200, body = RequestOutcome),
+    (status = 202, body = RequestLine, description = "there is none yet"),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Shows what a management request came to
+pub(crate) async fn result(State(app): State<App>, _: Operator, Path(id): Path<String>) -> Answer<Response> {
+    let id = requests::id_of(&id)?;
+    let queue = app.queue().await?;
+    if let Some(answered) = queue.request_result(&id).await? {
+        return Ok(Json(outcome(id, answered)).into_response());
+    }
+    let line = shown(&queue.request(&id).await?);
+    Ok((StatusCode::ACCEPTED, [(header::RETRY_AFTER, AGAIN.to_string())], Json(line)).into_response())
+}
+
+/// A result as the API tells it. The problem is the one that its route would have answered.
+pub(crate) fn outcome(id: String, answered: Answered) -> RequestOutcome {
+    let Answered { result, data } = answered;
+    RequestOutcome {
+        id,
+        ok: result.ok,
+        data,
+        problem: result.problem.as_ref().map(problem),
+        node: result.node,
+        at: result.at,
+        attempt: result.attempt,
+    }
+}
+
+/// A refusal as the API would have told it.
+pub(crate) fn problem_of(refused: &Refused) -> Problem {
+    problem(&refused.problem())
+}
+
+fn problem(told: &Value) -> Problem {
+    let text = |name: &str| told.get(name).and_then(Value::as_str).unwrap_or_default();
+    let kind = text("type").rsplit(':').next().and_then(Kind::named).unwrap_or(Kind::INTERNAL);
+    let problems: Vec<FieldProblem> =
+        told.get("problems").cloned().and_then(|list| serde_json::from_value(list).ok()).unwrap_or_default();
+    Problem {
+        kind: format!("urn:ingestd:problem:{}", kind.0),
+        title: kind.2.to_owned(),
+        status: kind.1.as_u16(),
+        detail: text("detail").to_owned(),
+        instance: None,
+        problems,
+    }
+}
+
+#[utoipa::path(delete, path = "/api/v1/requests/{id}", tag = "requests", security(("token" = ["operator"])), params(("id" = String, Path)), responses(
+    (status = 200, body = RequestForgotten),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Takes a management request back, or away with its result
+pub(crate) async fn forget(
+    State(app): State<App>,
+    _: Operator,
+    Path(id): Path<String>,
+) -> Answer<Json<RequestForgotten>> {
+    let id = requests::id_of(&id)?;
+    app.queue().await?.forget_request(&id).await?;
+    Ok(Json(RequestForgotten { id }))
+}
+
+#[utoipa::path(post, path = "/api/v1/ltime", tag = "requests", security(("token" = ["operator"])), responses(
+    (status = 200, body = Moment),
+    (status = "default", body = Problem, content_type = "application/problem+json"),
+))]
+/// Says which moment of the cluster it is: after everything that was done before
+pub(crate) async fn moment(State(app): State<App>, _: Operator) -> Answer<Json<Moment>> {
+    let queue = app.queue().await?;
+    let moment = ltime::tick(queue.session()).await.map_err(ingest_queue::error::Error::from)?;
+    Ok(Json(Moment { ltime: moment.0 }))
+}
