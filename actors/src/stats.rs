@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_line_that_says_nothing_new_is_not_written() {
-        let (mut stats, keep) = (Stats::default(), Duration::from_secs(60));
+        let (mut stats, keep) = (Stats::default(), Duration::from_mins(1));
         assert!(!stats.add(line(0, 0, 0), keep));
         assert!(stats.add(line(1_000, 4, 0), keep));
         assert!(!stats.add(line(2_000, 4, 0), keep));
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn old_lines_go_and_there_are_never_too_many() {
-        let (mut stats, keep) = (Stats::default(), Duration::from_secs(60));
+        let (mut stats, keep) = (Stats::default(), Duration::from_mins(1));
         stats.add(line(0, 1, 0), keep);
         stats.add(line(50_000, 2, 0), keep);
         stats.add(line(100_000, 3, 0), keep);

@@ -28,7 +28,7 @@ const SECRET: [&str; 6] =
     ["password", "secret_key", "access_key", "inventory.url", "api.tokens", "api.url_key"];
 
 /// What holds at once when the configuration is read again; the rest needs a restart. A star is all keys of a table.
-pub(super) const LIVE: [&str; 20] = [
+pub(super) const LIVE: &[&str] = &[
     "pools.*",
     "limits.*",
     "stats.*",

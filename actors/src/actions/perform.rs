@@ -283,9 +283,9 @@ mod tests {
 
     #[test]
     fn every_pool_can_be_changed() {
-        use ingest_queue::states::States as _;
         let mut pools = Pools::default();
-        let of_jobs: Vec<&str> = pools.of_jobs().into_keys().map(|state| state.name()).collect();
+        let of_jobs: Vec<&str> =
+            pools.of_jobs().into_keys().map(ingest_queue::states::States::name).collect();
         for (at, name) in of_jobs.into_iter().chain(["access_small", "access_large"]).enumerate() {
             pool_of(&mut pools, name).unwrap().size = at + 100;
             assert_eq!(pools.named(name).unwrap().size, at + 100, "{name}");

@@ -154,7 +154,7 @@ fn values_that_make_no_sense_are_told() {
 
 #[test]
 fn every_rule_is_about_a_key_that_there_is() {
-    for (pattern, _) in judge::RULES.iter() {
+    for (pattern, _) in judge::RULES {
         let found = KEYS.all.iter().any(|key| judge::fits(pattern, &key.pattern));
         assert!(found, "{pattern}");
     }
