@@ -145,7 +145,8 @@ pub(crate) struct State {
     life: Option<Arc<Life>>,
     children: BTreeMap<Role, ActorCell>,
     of: HashMap<ActorId, Role>,
-    restarts: HashMap<Role, Restarts>,
+    /// By child, and whether it died with its session: that is nobody's fault, and counts for itself.
+    restarts: HashMap<(Role, bool), Restarts>,
     /// Those whose pause is not over.
     waiting: BTreeSet<Role>,
     ending: ending::Ending,
@@ -247,7 +248,7 @@ impl State {
             if self.children.contains_key(&role) || self.waiting.contains(&role) || !stands {
                 continue;
             }
-            if role != Role::Session && self.life.is_none() {
+            if role != Role::Session && !self.has_a_session() {
                 continue;
             }
             match self.start(myself, role).await {
@@ -255,10 +256,17 @@ impl State {
                     self.of.insert(cell.get_id(), role);
                     self.children.insert(role, cell);
                 }
+                // The next session starts it.
+                Err(_) if role != Role::Session && !self.has_a_session() => {}
                 Err(crash) => self.died(myself, role, crash).await,
             }
         }
         self.ready.send_replace(self.children.len() == Role::ALL.len());
+    }
+
+    /// Whether there is one that is not over: its own actor may hear of that later than others.
+    fn has_a_session(&self) -> bool {
+        self.life.as_ref().is_some_and(|life| !life.queue.session().state().is_final())
     }
 
     async fn start(&self, myself: &ActorRef<Message>, role: Role) -> Result<ActorCell, Crash> {
@@ -317,11 +325,12 @@ impl State {
             self.clear_up_after(role);
         }
         let policy = self.house.settings.load().supervision.policy();
-        let restarts = self.restarts.entry(role).or_insert_with(|| Restarts::new(policy));
+        // What stands on a session that is over dies of that, and the session itself waits for the server.
+        let expired = crash.reason == Reason::Expired;
+        let restarts = self.restarts.entry((role, expired)).or_insert_with(|| Restarts::new(policy));
         restarts.set_policy(policy);
         let mut verdict = restarts.died(Instant::now(), rand::random());
-        // What stands on a session that is over dies of that, and the session itself waits for the server.
-        if crash.reason == Reason::Expired {
+        if expired {
             let (Verdict::Again { count, .. } | Verdict::GiveUp { count }) = verdict;
             verdict = Verdict::Again { count, after: Duration::ZERO };
         }

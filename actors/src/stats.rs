@@ -100,7 +100,7 @@ impl Stats {
 
 /// What the elected one does, for as long as it is the one.
 pub(crate) async fn gather(house: Arc<House>, life: Arc<Life>, post: Post) {
-    let mut before = house.ended.now();
+    let mut before = (house.ended.now(), None);
     loop {
         tokio::time::sleep(house.settings.load().stats.every).await;
         match write(&house, &life, &post, &mut before).await {
@@ -110,16 +110,26 @@ pub(crate) async fn gather(house: Arc<House>, life: Arc<Life>, post: Post) {
     }
 }
 
-async fn write(house: &House, life: &Life, post: &Post, before: &mut (u64, u64)) -> ingest_store::Result<()> {
+/// What had ended when the last line was looked at, and what waited then.
+type Before = ((u64, u64), Option<BTreeMap<String, usize>>);
+
+async fn write(house: &House, life: &Life, post: &Post, before: &mut Before) -> ingest_store::Result<()> {
     let Some(finder) = life.finder() else { return Ok(()) };
     let session = life.queue.session();
     let waiting = JobState::ALL.iter().map(|state| (state.name().to_owned(), finder.waiting(*state)));
-    let waiting = waiting.filter(|(_, count)| *count > 0).collect();
+    let waiting: BTreeMap<String, usize> = waiting.filter(|(_, count)| *count > 0).collect();
     let now = house.ended.now();
-    let (completed, failed) = (now.0.saturating_sub(before.0), now.1.saturating_sub(before.1));
+    // Whoever has nothing to say asks nothing, either.
+    if *before == (now, Some(waiting.clone())) {
+        return Ok(());
+    }
+    let ended = before.0;
+    let (completed, failed) = (now.0.saturating_sub(ended.0), now.1.saturating_sub(ended.1));
+    let after = (now, Some(waiting.clone()));
     let line = Line { at: life.queue.now(), node: house.name.clone(), waiting, completed, failed };
     let (mut stats, version) = Stats::read(session).await?;
     if !stats.add(line.clone(), house.settings.load().stats.keep) {
+        *before = after;
         return Ok(());
     }
     let data = serde_json::to_vec(&stats).unwrap_or_default();
@@ -141,7 +151,7 @@ async fn write(house: &House, life: &Life, post: &Post, before: &mut (u64, u64))
         }
         Err(error) => return Err(error),
     }
-    *before = now;
+    *before = after;
     Ok(())
 }
 

@@ -69,11 +69,10 @@ async fn change(app: &App, kind: &str, name: &str, to: Wanted) -> Answer<Json<Li
     if name.chars().count() > 200 {
         return Err(Refusal::field("name", "the name of a limit has at most 200 letters"));
     }
-    let queue = app.queue().await?;
-    let changed = queue.set_limit(kind, name, to).await?;
-    let limit = queue.read_limits().await?.rules.limit(kind, name).map(|(limit, _)| limit);
-    let (kind, name) = (kind.name().to_owned(), name.to_owned());
-    Ok(Json(LimitChanged { kind, name, limit, changed }))
+    let (queue, name) = (app.queue().await?, kind.as_kept(name));
+    let changed = queue.set_limit(kind, &name, to).await?;
+    let limit = queue.read_limits().await?.rules.limit(kind, &name).map(|(limit, _)| limit);
+    Ok(Json(LimitChanged { kind: kind.name().to_owned(), name, limit, changed }))
 }
 
 #[utoipa::path(put, path = "/api/v1/limits/{kind}/{name}", tag = "limits", security(("token" = ["operator"])), params(("kind" = String, Path), ("name" = String, Path, min_length = 1, max_length = 200)), request_body = SetLimit, responses(

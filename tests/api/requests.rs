@@ -88,7 +88,12 @@ async fn settings_of_the_cluster_are_judged_applied_and_shown() {
         (pool["size"] == 3).then_some(())
     });
     size.await;
-    let shown = node.get("/api/v1/settings").await.is(200).json;
+    // Where a value comes from is noted when all of it is applied.
+    let shown = eventually("its source is noted", PATIENCE, || async {
+        let shown = node.get("/api/v1/settings").await.is(200).json;
+        shown["sources"]["pools.downloading.size"].is_string().then_some(shown)
+    });
+    let shown = shown.await;
     assert_eq!(shown["settings"], json!({"pools.downloading.size": 3}));
     assert!(
         shown["sources"]["pools.downloading.size"].as_str().unwrap().starts_with("the cluster, 1-"),

@@ -263,7 +263,12 @@ pub(super) fn confirmed(confirm: bool, what: impl std::fmt::Display) -> Answer<(
 
 /// A number, or the name of a class.
 pub(super) fn priority_of(field: &str, value: &Value) -> Answer<Priority> {
-    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let text = match (value.as_str(), value.as_f64()) {
+        (Some(text), _) => text.to_owned(),
+        // JSON has one kind of numbers: 2.0 is 2.
+        (None, Some(number)) if number.fract() == 0.0 => format!("{number:.0}"),
+        (None, _) => value.to_string(),
+    };
     text.parse().map_err(|error| Refused::field(field, format!("{error}")))
 }
 
@@ -275,8 +280,9 @@ mod tests {
     #[test]
     fn a_priority_is_a_number_or_a_name() {
         assert_eq!(priority_of("p", &json!(10)).unwrap().number(), 10);
+        assert_eq!(priority_of("p", &json!(2.0)).unwrap().number(), 2);
         assert_eq!(priority_of("p", &json!("slow")).unwrap().number(), 80);
-        for wrong in [json!(100), json!(null), json!([1])] {
+        for wrong in [json!(100), json!(2.5), json!(-1), json!(null), json!([1])] {
             assert!(priority_of("p", &wrong).is_err(), "{wrong}");
         }
     }

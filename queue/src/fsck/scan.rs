@@ -115,7 +115,7 @@ impl<'a, 'o> Scan<'a, 'o> {
             (map::JOURNAL, &["keys", "dates", "expirations"]),
             (map::ACCESS, &["small", "large"]),
             (map::REQUESTS, &RequestNode::ALL.map(RequestNode::name)),
-            ("/system", &["conf", "conf-lock"]),
+            ("/system", &["conf", "conf-lock", "stats"]),
         ] {
             self.known(dir, Mark::Unknown, |name| below.contains(&name)).await?;
         }

@@ -38,6 +38,11 @@ impl Kind {
         }
     }
 
+    /// A name as it is kept: hosts are the same in either case.
+    pub fn as_kept(self, name: &str) -> String {
+        if self == Kind::Host { name.to_ascii_lowercase() } else { name.to_owned() }
+    }
+
     /// Either the word for one or that for many.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name.strip_suffix('s').unwrap_or(name))

@@ -98,7 +98,7 @@ impl Queue {
         {
             return Err(Error::Invalid(format!("at most {MOST_NAMES} limits of a kind can be set")));
         }
-        let name = if kind == Kind::Host { name.to_ascii_lowercase() } else { name.to_owned() };
+        let name = kind.as_kept(name);
         self.change_limits(|rules| {
             let table = rules.set.of_mut(kind);
             match wanted {

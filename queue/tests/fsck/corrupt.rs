@@ -62,6 +62,8 @@ fn expected(at: &str, spoilt: Spoilt, snapshot: &Snapshot) -> Expected {
     let unless = |legal: bool| if legal { Expected::Nothing } else { here(at) };
     let branch = if deleted { Expected::Something } else { Expected::Nothing };
     match names[..] {
+        // It also says who is to consume which feeds.
+        ["workers"] if !deleted && spoilt != Spoilt::Empty => here(at),
         // Needed, with everything below them.
         _ if map::directories(DESIGN).iter().any(|dir| path::is_within(dir, at)) => branch,
         ["batches", bid, ..] => batch(at, bid, &names[2..], spoilt, snapshot),

@@ -112,7 +112,7 @@ async fn a_line_shows_the_whole_job(tree: &Tree) {
             "space_needed": 4096, "profile": "Maps_content", "collection": "maps", "submitter": "ann",
             "message": "Checksum differs", "retry_count": 2, "attempt": 7, "recoverable": false,
             "last_modified": "1970-01-01T00:09:00.000Z", "primary_id": "ark:/99999/Fk4x",
-            "local_ids": ["Shelf-12"],
+            "local_ids": ["Shelf-12"], "process_date": null, "expiration_date": null,
             "locked_by": {"node": "ingest03", "since": "1970-01-01T00:08:00.000Z"},
         })
     );
