@@ -161,6 +161,8 @@ pub struct Index {
     taken: HashMap<Jid, Taken>,
     dates: HashMap<Jid, Dated>,
     parked: HashMap<Reason, BTreeSet<QueueRef>>,
+    /// Those that were called out of all that are parked with something, until it is known whether they got it.
+    called: HashMap<Jid, Reason>,
     timers: BTreeSet<(Instant, Wake)>,
     /// Refs that disagreed with their job's status once.
     doubted: HashSet<QueueRef>,
@@ -186,6 +188,7 @@ impl Index {
             taken: HashMap::new(),
             dates: HashMap::new(),
             parked: HashMap::new(),
+            called: HashMap::new(),
             timers: BTreeSet::new(),
             doubted: HashSet::new(),
             departed: HashSet::new(),

@@ -22,6 +22,15 @@ impl Worker {
     /// Whether somebody who waits for the same slot comes first; then this one waits, too.
     pub(super) async fn gives_way(&self, entry: QueueRef) -> Result<bool, Error> {
         for semaphore in self.queue().limits_of(entry.jid, entry.state).await? {
+            let key = parked_with(&semaphore.node_name());
+            if self.finder.called_before(entry, key.as_str()) {
+                // That one passes the word on, unless it has done so just before.
+                self.finder.park(entry.jid, key.as_str());
+                if !self.finder.called_before(entry, key) {
+                    self.call_best(&semaphore);
+                }
+                return Ok(true);
+            }
             if self.finder.gives_way(entry, parked_with(&semaphore.node_name())) {
                 self.wait_for_slot(entry, &semaphore);
                 return Ok(true);
@@ -38,6 +47,7 @@ impl Worker {
 
     /// This job has its slots, or does not want them now: what else is free is for the next.
     pub(super) fn pass_on(&self, entry: QueueRef) {
+        self.finder.answered(entry.jid);
         for semaphore in self.queue().limits().known_of(entry.jid, entry.state) {
             self.call_best(&semaphore);
         }

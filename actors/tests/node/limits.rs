@@ -192,7 +192,8 @@ async fn the_best_that_waits_gets_the_next_slot_and_others_overtake(on: On) {
     .await;
     trick.let_through(JobState::Downloading, 1);
     trick.until("the next download", |seen| seen.begun(JobState::Downloading) == 3).await;
-    assert_eq!(trick.seen(downloads)[2], last);
+    let begun: Vec<_> = trick.seen(downloads);
+    assert_eq!(begun[2], last, "{begun:?}");
     trick.open(JobState::Downloading);
     assert_eq!(kit::reported(&queue, bid).await, BatchState::Completed);
     assert_eq!(kit::reported(&queue, other).await, BatchState::Completed);

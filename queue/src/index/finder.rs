@@ -224,6 +224,16 @@ impl Finder {
         self.shared.held.lock().index.gives_way(entry, &Reason::Other(key.into()), Instant::now())
     }
 
+    /// See [`Index::called_before`].
+    pub fn called_before(&self, entry: QueueRef, key: impl Into<String>) -> bool {
+        self.shared.held.lock().index.called_before(entry, &Reason::Other(key.into()), Instant::now())
+    }
+
+    /// See [`Index::answered`].
+    pub fn answered(&self, jid: Jid) {
+        self.shared.held.lock().index.answered(jid);
+    }
+
     /// See [`Index::parked_with`].
     pub fn parked_with(&self, key: impl Into<String>) -> usize {
         self.shared.held.lock().index.parked_with(&Reason::Other(key.into()))

@@ -106,10 +106,26 @@ impl Index {
             states.into_iter().filter_map(|state| self.best_parked(reason, state, now)).collect();
         for (_, entry) in &best {
             if let Some(since) = self.remove(*entry) {
+                self.called.insert(entry.jid, reason.clone());
                 self.offer(*entry, since, Some((now, now)));
             }
         }
         best.len()
+    }
+
+    /// Whether somebody who was called for this, in the same state and before this ref, is just trying to get it.
+    pub fn called_before(&self, entry: QueueRef, reason: &Reason, now: Instant) -> bool {
+        let mine = self.order(entry, now);
+        let mut trying = self.called.iter().filter(|(jid, called)| **jid != entry.jid && *called == reason);
+        trying.any(|(jid, _)| {
+            let other = self.taken.get(jid).map(|taken| taken.entry);
+            other.is_some_and(|other| other.state == entry.state && self.order(other, now) < mine)
+        })
+    }
+
+    /// It is known whether a job that was called got what it was called for.
+    pub fn answered(&mut self, jid: Jid) {
+        self.called.remove(&jid);
     }
 
     /// Whether somebody who is parked with this in the same state comes before this ref.

@@ -420,6 +420,13 @@ fn of_those_who_wait_for_a_slot_the_best_of_each_state_is_called_and_the_others_
     assert!(index.gives_way(pending(3, 8), &limit, now));
     assert!(!index.gives_way(pending(2, 8), &limit, now));
     assert!(!index.gives_way(at(Estimating, 9, 8), &limit, now));
+    // Nor does anybody get ahead of one that was called and is just trying.
+    assert!(index.called_before(pending(3, 7), &limit, now));
+    assert!(
+        !index.called_before(pending(3, 4), &limit, now) && !index.called_before(pending(2, 8), &limit, now)
+    );
+    index.answered(Jid::new(4));
+    assert!(!index.called_before(pending(3, 7), &limit, now));
 }
 
 #[test]
