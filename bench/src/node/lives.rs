@@ -104,12 +104,14 @@ async fn some(session: &Session, jids: &[Jid]) -> Result<Vec<Vec<Date>>> {
 }
 
 fn one(jid: Jid, status: &JobStatus, history: &History) -> Result<Vec<Date>> {
-    let moves = history.entries.iter().map(|entry| (entry.from, Some(entry.to)));
+    // That a completed job has left its queue is no move.
+    let entries: Vec<_> = history.entries.iter().filter(|entry| entry.from != Some(entry.to)).collect();
+    let moves = entries.iter().map(|entry| (entry.from, Some(entry.to)));
     let whole = life().map(Some).zip(life().skip(1).map(Some));
-    ensure!(moves.eq(whole.take(history.entries.len())), "the history of {jid} is no life: {history:?}");
-    let last = history.entries.last().map_or(JobState::Pending, |entry| entry.to);
+    ensure!(moves.eq(whole.take(entries.len())), "the history of {jid} is no life: {history:?}");
+    let last = entries.last().map_or(JobState::Pending, |entry| entry.to);
     ensure!(last == status.status, "{jid} is {}, but its history ends with {last}", status.status);
-    Ok(history.entries.iter().map(|entry| entry.at).collect())
+    Ok(entries.iter().map(|entry| entry.at).collect())
 }
 
 #[cfg(test)]
