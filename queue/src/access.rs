@@ -62,7 +62,7 @@ impl Queue {
             let (number, fence) = self.next_number(&size.dir()).await?;
             let aid = Aid::new(number);
             if refused_at == Some(aid) {
-                return Err(crate::batches::ahead(size.item(aid)));
+                return Err(crate::numbers::ahead(size.item(aid)));
             }
             let status = AccessStatus::new(AccessState::Pending, scene.now);
             let status = status.next(AccessState::Pending, scene.now, "", &scene.commit);

@@ -12,7 +12,7 @@ mod lease;
 mod report;
 mod reported;
 
-use ingest_store::{Kind, Op};
+use ingest_store::Kind;
 
 pub use delete::{Deletion, may_be_cleaned};
 pub use expansion::Expanded;
@@ -26,6 +26,7 @@ use crate::ids::Bid;
 use crate::journal::is_about_keys;
 use crate::map::{self, BatchNode};
 use crate::nodes::{BatchStatus, Expansion, Submission, read_id};
+use crate::numbers::ahead;
 use crate::plan::Lock;
 use crate::plan::batch::{self, Batch};
 use crate::queue::Queue;
@@ -65,13 +66,13 @@ impl Queue {
                     Err(error) => return Err(error),
                 }
             }
-            let (next, fence) = self.next_number(map::BATCHES).await?;
-            let bid = Bid::new(next);
+            let turn = self.turn_of_batches().await?;
+            let bid = Bid::new(turn.number());
             if taken == Some(bid) {
                 return Err(ahead(map::batch(bid)));
             }
             let mut ops = batch::create(bid, uuid, submission, &scene);
-            ops.push(fence);
+            ops.push(turn.fence());
             ops.extend(key.and_then(|key| key.taken_by(bid, &scene)));
             let mark = Mark::holds(BatchNode::Status.of(bid), scene.commit.as_str());
             match commit_alone(&self.session, Unit::new(ops, mark)).await {
@@ -112,19 +113,6 @@ impl Queue {
     pub async fn expansion(&self, bid: Bid) -> Result<Option<Expansion>> {
         Ok(self.find(BatchNode::Expansion.of(bid)).await?.map(|(expansion, _)| expansion))
     }
-
-    /// The number of the next batch or job, and the operation that makes sure that nobody has used it: ids
-    /// are given out at the store's counter, never ahead of it, and never twice.
-    pub(crate) async fn next_number(&self, dir: &str) -> Result<(u32, Op)> {
-        let stat = self.exists(dir).await?.ok_or_else(|| Error::corrupt(dir, "it is missing"))?;
-        let next = u32::try_from(stat.next_sequence()).unwrap_or(0);
-        Ok((next, Op::set(dir, "", stat.version)))
-    }
-}
-
-/// A number that is taken and does not move the counter: it would be tried for ever.
-pub(crate) fn ahead(path: String) -> Error {
-    Error::forbidden(path, "it is ahead of the store's counter, so that no id can be given out: remove it")
 }
 
 /// A uuid is a name in a path.

@@ -50,6 +50,7 @@ pub mod list;
 pub mod map;
 pub mod names;
 pub mod nodes;
+mod numbers;
 pub mod plan;
 pub mod queue;
 mod reads;

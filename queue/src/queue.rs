@@ -25,6 +25,7 @@ use crate::jobs::Known;
 use crate::limits::Limits;
 use crate::map;
 use crate::nodes::{Node, Owner};
+use crate::numbers::Numbers;
 use crate::plan::{Lock, Scene};
 use crate::reads;
 
@@ -75,6 +76,7 @@ pub struct Queue {
     /// Jobs that have just been moved on here.
     pub(crate) known: Arc<Mutex<Known>>,
     pub(crate) limits: Arc<Limits>,
+    pub(crate) numbers: Numbers,
     /// Where this node begins to look for a slot.
     pub(crate) spread: u32,
     /// The beginning of the names of all commits from here, and the number of the next. It stands in every
@@ -111,6 +113,7 @@ impl Queue {
             alerts: tokio::sync::broadcast::Sender::new(64),
             known: Arc::default(),
             limits: Arc::default(),
+            numbers: Numbers::default(),
             spread: uuid::Uuid::new_v4().as_fields().0,
             pen: uuid::Uuid::new_v4().simple().to_string()[..PEN].to_owned(),
             commits: Arc::default(),

@@ -23,6 +23,7 @@ use crate::ids::Bid;
 use crate::journal::{KeyMove, is_about_keys};
 use crate::map::{self, BatchNode};
 use crate::nodes::{Expansion, FrozenProfile, Node};
+use crate::numbers::ahead;
 use crate::plan::Lock;
 use crate::plan::batch;
 use crate::plan::job::NewJob;
@@ -256,29 +257,34 @@ impl Queue {
         }
         let mut version = stat.version;
         let mut rest = jobs;
-        let (mut numbers, mut taken) = (None, None);
+        let (mut kept, mut taken) = (None, None);
         while !rest.is_empty() {
             if !self.has_room(lease, rest.len()).await? {
                 return Ok(Expanded::Full(cursor.next));
             }
-            let (number, fence) = match numbers.take() {
-                Some(numbers) => numbers,
-                None => self.next_number(map::JOBS).await?,
+            let turn = match kept.take() {
+                Some(turn) => turn,
+                None => self.turn_of_jobs().await?,
             };
+            let number = turn.number();
             if let Some((_, at)) = taken.take_if(|(same, _)| *same == number) {
-                return Err(super::ahead(at));
+                return Err(ahead(at));
             }
-            let next_fence = following(&fence);
             let cursor_at = (&cursor, version);
-            let (count, plan) =
-                batch::chunk(bid, lease.token.check(), cursor_at, (number, fence), rest, &self.scene());
+            let (count, plan) = batch::chunk(
+                bid,
+                lease.token.check(),
+                cursor_at,
+                (number, turn.fence()),
+                rest,
+                &self.scene(),
+            );
             match commit_alone(&self.session, plan.unit()).await {
                 Ok(()) => {
                     cursor = plan.after;
                     version += 1;
                     rest = &rest[count..];
-                    let next = number + u32::try_from(count).unwrap_or(u32::MAX);
-                    numbers = next_fence.map(|fence| (next, fence));
+                    kept = Some(turn.after(count));
                 }
                 // Somebody else has made jobs meanwhile: at the next numbers, then.
                 Err(error) if is_about_numbers(&error) => {
@@ -304,16 +310,6 @@ impl Queue {
             }
         }
         Ok(true)
-    }
-}
-
-/// The fence of the numbers that follow those of a chunk.
-fn following(fence: &Op) -> Option<Op> {
-    match fence {
-        Op::Set { path, data, version: Some(version) } => {
-            Some(Op::set(path.as_str(), data.clone(), version.wrapping_add(1)))
-        }
-        _ => None,
     }
 }
 

@@ -6,12 +6,13 @@ use ingest_store::{Kind, Op};
 use serde_json::Value;
 
 use super::{Feed, Qid, TROUBLE};
-use crate::batches::{Created, ahead};
+use crate::batches::Created;
 use crate::committer::{Mark, Unit, commit_alone};
 use crate::error::{Error, Result};
 use crate::ids::Bid;
 use crate::map;
 use crate::nodes::{FeedNode, Node, Owner, Submission};
+use crate::numbers::ahead;
 use crate::plan::{Scene, batch};
 use crate::queue::Queue;
 
@@ -115,8 +116,8 @@ impl Queue {
                 }
                 return Ok(Created { bid, known: true, merged: false, stale: false });
             }
-            let (next, fence) = self.next_number(map::BATCHES).await?;
-            let bid = Bid::new(next);
+            let turn = self.turn_of_batches().await?;
+            let bid = Bid::new(turn.number());
             if taken == Some(bid) {
                 return Err(ahead(map::batch(bid)));
             }
@@ -126,7 +127,7 @@ impl Queue {
             // The feed first: whoever has lost it learns that before anything else.
             let mut ops = vec![lease.token.set(node.write(scene.dialect))];
             ops.extend(batch::create(bid, &uuid, submission, &scene));
-            ops.push(fence);
+            ops.push(turn.fence());
             match self.commit_feed(lease, ops, node, &scene).await {
                 Ok(()) => return Ok(Created { bid, known: false, merged: false, stale: false }),
                 // Another has made a batch meanwhile: the next number, or its batch.

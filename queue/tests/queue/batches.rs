@@ -1,5 +1,7 @@
 //! Batches from the deposit to the report, and to their deletion.
 
+use std::sync::Arc;
+
 use ingest_queue::batches::{Ended, Expanded};
 use ingest_queue::dialect::Dialect;
 use ingest_queue::error::Error;
@@ -8,11 +10,14 @@ use ingest_queue::nodes::{Configuration, Submission};
 use ingest_queue::plan::batch::BatchAction;
 use ingest_queue::plan::job::{Action, Change};
 use ingest_queue::states::{BatchList, BatchState, JobState};
-use ingest_store::Mode;
+use ingest_store::engines::embedded::{Embedded, EmbeddedConfig};
+use ingest_store::faults::Faulty;
+use ingest_store::{Limits, Mode, Store};
 
 use crate::tree::{Tree, on_both_engines};
 use crate::world::{
-    MANIFEST, WHO, acquire, all_jobs, batch_of, bring, clean, deposit, new_jobs, queue, snapshot, submission,
+    MANIFEST, WHO, acquire, all_jobs, batch_of, bring, clean, deposit, new_jobs, queue, queue_on, snapshot,
+    submission,
 };
 
 on_both_engines!(
@@ -64,6 +69,25 @@ async fn batches_made_at_the_same_time_get_ids_of_their_own(tree: &Tree) {
         tokio::join!(here.create_batch("same", &submission), there.create_batch("same", &submission));
     assert_eq!(a.unwrap().bid, b.unwrap().bid);
     clean(here.session(), Dialect::Design).await;
+}
+
+/// Those of one node do not refuse each other: each looks for its uuid, asks for the number and makes its batch.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn batches_made_at_the_same_time_on_one_node_cost_no_more_than_one_by_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let calls = Faulty::new(Embedded::open(&EmbeddedConfig::new(dir.path())).unwrap());
+    let session = Store::new(Arc::new(calls.clone()), Limits::default()).session().await.unwrap();
+    let queue = queue_on(&session, Dialect::Design).await;
+    let before = calls.calls();
+    let made = (0..50).map(|n| {
+        let queue = queue.clone();
+        tokio::spawn(async move { queue.create_batch(&format!("u-{n}"), &submission()).await.unwrap() })
+    });
+    for made in futures::future::join_all(made).await {
+        assert!(!made.unwrap().known);
+    }
+    assert_eq!(calls.calls() - before, 50 * 3);
+    clean(&session, Dialect::Design).await;
 }
 
 async fn jobs_made_at_the_same_time_get_ids_of_their_own(tree: &Tree) {
