@@ -35,6 +35,7 @@ mod screen;
 mod shared;
 mod states;
 mod submit;
+mod user;
 mod whose;
 mod words;
 

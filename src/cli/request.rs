@@ -154,7 +154,7 @@ fn host() -> String {
 }
 
 fn user() -> String {
-    std::env::var("USER").ok().filter(|user| !user.is_empty()).unwrap_or_else(|| "somebody".to_owned())
+    crate::cli::user::name().unwrap_or_else(|| "somebody".to_owned())
 }
 
 /// As the API would have told it, with the same exit code.

@@ -251,7 +251,16 @@ fn profiles(tree: &Tree, file: Option<&File>) -> Vec<Problem> {
     let all = match Profiles::load(&dir) {
         Ok(all) => all,
         Err(error) => {
-            let why = format!("{}: {error}", dir.display());
+            let from = std::env::current_dir().unwrap_or_default();
+            let hint = match error.kind() {
+                std::io::ErrorKind::NotFound if dir.is_relative() => format!(
+                    "; it is looked for in {}: start there, or say with profiles.dir where the profiles lie",
+                    from.display()
+                ),
+                std::io::ErrorKind::NotFound => "; make it, and put profiles into it".to_owned(),
+                _ => String::new(),
+            };
+            let why = format!("{}: {error}{hint}", dir.display());
             return vec![tree.origin(&key).problem(file, &key, why)];
         }
     };

@@ -99,7 +99,7 @@ impl Server {
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
         }
-        let user = std::env::var("USER").ok().filter(|user| !user.is_empty());
+        let user = crate::cli::user::name();
         if let Some(user) = user.and_then(|user| HeaderValue::try_from(user).ok()) {
             headers.insert(HeaderName::from_static("x-ingestd-user"), user);
         }

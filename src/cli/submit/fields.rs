@@ -107,7 +107,7 @@ fn term(text: &str) -> Result<(String, String), String> {
 impl Fields {
     /// With the name of whoever submits, unless a token says it.
     pub(super) fn submission(&self, has_token: bool) -> Submission {
-        let yours = || std::env::var("USER").ok().filter(|_| !has_token);
+        let yours = || crate::cli::user::name().filter(|_| !has_token);
         Submission {
             profile: self.profile.clone(),
             submitter: self.submitter.clone().or_else(yours).unwrap_or_default(),

@@ -195,6 +195,9 @@ fn one_wrong_section_hides_no_other() {
 fn profiles_are_read_and_must_fit() {
     let told = Given::file("[profiles]\ndir = '/no/such/directory'").problem();
     assert!(told.starts_with("ingestd.toml:2:7: profiles.dir: /no/such/directory: "), "{told}");
+    assert!(told.ends_with("; make it, and put profiles into it"), "{told}");
+    let told = Given::file("[profiles]\ndir = 'no/such'").problem();
+    assert!(told.ends_with(": start there, or say with profiles.dir where the profiles lie"), "{told}");
     let given = Given::file("");
     let dir = given.dir.path().join("profiles");
     std::fs::create_dir(&dir).unwrap();

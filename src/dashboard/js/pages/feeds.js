@@ -22,7 +22,7 @@ export function feeds(view) {
           configured ? h("span.hint.text", configured.place) : null,
         ],
       },
-      { title: "Now", cell: state },
+      { title: "Now", cell: state, isWide: true },
       { title: "Node", cell: ({ node, since }) => (node ? [text(node), " ", when(since)] : h("span.none", "–")) },
       {
         title: "Items",
@@ -72,7 +72,7 @@ function state({ paused, trouble, node }) {
     ];
   }
   if (trouble) {
-    return [h("span.state.is-failed", icon("failed"), "failing"), h("span.hint.text", trouble)];
+    return [h("span.state.is-failed", icon("failed"), "failing"), h("span.hint", trouble)];
   }
   return node
     ? h("span.state.is-completed", icon("completed"), "consumed")
