@@ -170,3 +170,25 @@ async fn depositors_hear_of_their_own_batches_and_of_nothing_else() {
     let gone = bobs.until("batches", |data| data["gone"] != json!([])).await;
     assert_eq!(gone.data["gone"], json!([of_bob]), "{gone:?}");
 }
+
+#[tokio::test]
+async fn a_job_that_nobody_survives_is_told_to_whoever_listens() {
+    let node = TestNode::start_with("", "max_timeouts = 2\n[pools.downloading]\nstall = '1s'\n").await;
+    let mut stream = Stream::open(&node, None).await;
+    // Takes a request and never answers: the step stalls, and again.
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/never", silent.local_addr().unwrap());
+    let bid = node.submit_url(&url).await;
+    let alert = stream.until("alert", |_| true).await;
+    let jid = node.job_is(&bid, "failed").await;
+    assert_eq!(alert.data["jid"], jid);
+    assert_eq!(
+        alert.data["what"],
+        "poison: its worker crashed or stalled 2 times, most recently in downloading"
+    );
+    let metrics = node.get("/metrics").await.is(200).text();
+    assert!(
+        metrics.lines().any(|line| line.starts_with("ingestd_poisoned_jobs_total") && line.ends_with(" 1")),
+        "{metrics}"
+    );
+}

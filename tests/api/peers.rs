@@ -7,9 +7,22 @@ use super::kit::{TestNode, configure, tokens};
 
 /// A node of this name on a server, where people need tokens, and which signs with this key.
 async fn node(server: &Server, name: &str, key: char) -> TestNode {
+    node_with(server, name, key, None).await
+}
+
+/// The same by TLS, if there are a certificate and its key. Nodes trust what `fetch.ca` says.
+async fn node_with(server: &Server, name: &str, key: char, tls: Option<(&str, &str)>) -> TestNode {
     let dir = tempfile::tempdir().unwrap();
     let (tokens, key) = (tokens(&[("oli", "operator")]), key.to_string().repeat(40));
-    configure(dir.path(), &format!("{tokens}\nurl_key = '{key}'"), "");
+    let mut client = reqwest::Client::builder();
+    let mut api = format!("{tokens}\nurl_key = '{key}'");
+    if let Some((cert, key)) = tls {
+        std::fs::write(dir.path().join("cert.pem"), cert).unwrap();
+        std::fs::write(dir.path().join("key.pem"), key).unwrap();
+        api.push_str("\ntls = { cert = 'cert.pem', key = 'key.pem' }");
+        client = client.tls_certs_only([reqwest::Certificate::from_pem(cert.as_bytes()).unwrap()]);
+    }
+    configure(dir.path(), &api, "");
     let config = dir.path().join("ingestd.toml");
     let text = std::fs::read_to_string(&config).unwrap();
     let connect = server.connect_string();
@@ -17,8 +30,9 @@ async fn node(server: &Server, name: &str, key: char) -> TestNode {
     let text = text
         .replace("[store.engine.embedded]\ndir = 'tree'", &zookeeper)
         .replace("name = 'node-1'", &format!("name = '{name}'"));
+    let text = if tls.is_some() { text.replace("[fetch]\n", "[fetch]\nca = 'cert.pem'\n") } else { text };
     std::fs::write(&config, text).unwrap();
-    let mut node = TestNode::start_in(dir, reqwest::Client::builder()).await;
+    let mut node = TestNode::start_in(dir, client).await;
     node.with_token(Some("oli-token"));
     let entry = |actor: &str, at: &str| json!({"at": at, "node": name, "actor": actor, "pool": "notify", "reason": "panic", "count": 1, "backoff_ms": 0});
     let second = if name == "node-1" { "2026-01-03T00:00:00Z" } else { "2026-01-02T00:00:00Z" };
@@ -89,4 +103,23 @@ async fn restarts_of_all_nodes_are_one_list_and_who_cannot_be_asked_is_named() {
     assert_eq!(of_before(&own), 2, "{own}");
     let log = std::fs::read_to_string(third.dir.path().join("log")).unwrap();
     assert!(!log.contains("oli-token"));
+}
+
+#[tokio::test]
+async fn nodes_ask_each_other_by_tls_and_trust_no_other_certificate() {
+    let server = Server::start(ServerConfig::default()).await;
+    let issue = || {
+        let issued = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+        (issued.cert.pem(), issued.signing_key.serialize_pem())
+    };
+    let ((cert, key), (other, other_key)) = (issue(), issue());
+    let first = node_with(&server, "node-1", 'k', Some((&cert, &key))).await;
+    let second = node_with(&server, "node-2", 'k', Some((&cert, &key))).await;
+    assert!(second.base.starts_with("https://"), "{}", second.base);
+    // The same key for signatures, and a certificate that the others do not know.
+    let _third = node_with(&server, "node-3", 'k', Some((&other, &other_key))).await;
+    let all = first.get("/api/v1/restarts").await.is(200).json;
+    assert_eq!((seen(&all).len(), missing(&all)), (4, vec!["node-3"]), "{all}");
+    let why = all["missing"][0]["why"].as_str().unwrap();
+    assert!(why.contains("certificate"), "{why}");
 }

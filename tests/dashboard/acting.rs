@@ -342,11 +342,20 @@ pub(crate) async fn a_restart_appears_while_one_looks(node: &TestNode, browser: 
     );
     browser.click("Supervision").await;
     browser.page_shows("restarted").await;
-    drop(silent);
+    // And once more: then it is given up, and whoever looks is told so until they have seen it.
     eventually("the end of that job", Duration::from_secs(90), || async {
         let job = node.get(&format!("jobs/{}", node.job_of(&bid).await)).await;
         (job["state"] == "failed").then_some(())
     })
     .await;
+    let jid = node.job_of(&bid).await;
+    let alert =
+        "return (document.querySelector('.notices.wrong .notice')?.textContent ?? '').includes('poison')";
+    browser.until("word of a job that nobody survives", alert).await;
+    browser.click(&jid).await;
+    browser.page_shows("most recently in downloading").await;
+    browser.click_css(".notices.wrong [aria-label='Dismiss this message']").await;
+    browser.until("no word of it", "return !document.querySelector('.notices.wrong .notice')").await;
+    drop(silent);
     node.send(Method::PATCH, "pools/downloading", json!({"stall": "10m"})).await;
 }

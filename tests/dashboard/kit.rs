@@ -37,7 +37,7 @@ impl TestNode {
     pub(crate) async fn start_prepared(api: &str, prepare: impl AsyncFnOnce(&Path)) -> Self {
         let dir = tempfile::tempdir().unwrap();
         prepare(dir.path()).await;
-        configure(dir.path(), api, "[access]\ndir = 'access'\n");
+        configure(dir.path(), api, "max_timeouts = 2\n[access]\ndir = 'access'\n");
         Self(Running::start_in(dir, reqwest::Client::builder()).await)
     }
 
