@@ -135,7 +135,7 @@ impl Bound {
         let app = App::new(node, self.settings.clone(), self.urls, self.address);
         let router = document::router(&app, pages);
         let upkeep = tokio::spawn(upkeep(app.clone()));
-        let auditing = tokio::spawn(audit_requests(app.clone()));
+        audit_requests(&app);
         let hub = app.hub.clone();
         let ending = async move {
             shutdown.await;
@@ -144,34 +144,25 @@ impl Bound {
         };
         serve::serve(self.listener, router, &self.settings, self.tls.map(|tls| tls.0), ending).await;
         upkeep.abort();
-        auditing.abort();
         let _ = tokio::fs::remove_file(&note).await;
     }
 }
 
-/// Writes down what this node has done for requests of the tree: whoever may write there is an admin.
-async fn audit_requests(app: App) {
-    let mut done = app.node.house().requests_done();
-    loop {
-        let found = match done.recv().await {
-            Ok(found) => found,
-            Err(tokio::sync::broadcast::error::RecvError::Lagged(missed)) => {
-                tracing::warn!(missed, "requests are not in the audit log");
-                continue;
-            }
-            Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
-        };
+/// Has it written down what this node does for requests of the tree: whoever may write there is an admin.
+fn audit_requests(app: &App) {
+    let audit = app.audit.clone();
+    app.node.house().auditor().set(move |done| {
         let status =
-            found.kind.map_or(200, |kind| problem::Kind::named(kind).map_or(500, |kind| kind.1.as_u16()));
-        app.audit.write(&wire::AuditEntry {
+            done.kind.map_or(200, |kind| problem::Kind::named(kind).map_or(500, |kind| kind.1.as_u16()));
+        audit.write(&wire::AuditEntry {
             at: ingest_queue::date::Clock::system().now(),
-            who: found.who,
+            who: done.who.clone(),
             role: wire::Role::Admin,
-            from: found.from,
-            what: format!("REQUEST {} {}", found.action, found.id),
+            from: done.from.clone(),
+            what: format!("REQUEST {} {}", done.action, done.id),
             status,
         });
-    }
+    });
 }
 
 /// Looks through the uploads from time to time.

@@ -18,7 +18,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
 use crate::crash::handled;
 use crate::house::{House, Life, Mode, Task};
-pub use requests::RequestDone;
+pub use requests::{Auditor, RequestDone};
 
 /// What can be asked.
 #[derive(Debug)]

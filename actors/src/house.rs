@@ -27,7 +27,7 @@ use crate::bench::Bench;
 use crate::crash::Crash;
 use crate::desk::Floor;
 use crate::feeds::board::Board;
-use crate::gate::RequestDone;
+use crate::gate::Auditor;
 use crate::meters::Meters;
 use crate::restart::Verdict;
 use crate::restart_log::{Restart, RestartLog};
@@ -101,7 +101,7 @@ pub struct House {
     sources: RwLock<BTreeMap<String, String>>,
     pub(crate) judge: Judge,
     /// Each request of the tree that was answered here, for whoever listens.
-    requests: broadcast::Sender<RequestDone>,
+    auditor: Auditor,
     pub(crate) root: OnceLock<ActorRef<root::Message>>,
 }
 
@@ -305,7 +305,7 @@ impl House {
             settings_mark: RwLock::default(),
             sources: RwLock::default(),
             judge: Judge::default(),
-            requests: broadcast::Sender::new(256),
+            auditor: Auditor::default(),
             root: OnceLock::new(),
         }
     }
@@ -356,14 +356,9 @@ impl House {
         self.restarts.subscribe()
     }
 
-    /// Requests of the tree that are answered here from now on.
-    pub fn requests_done(&self) -> broadcast::Receiver<RequestDone> {
-        self.requests.subscribe()
-    }
-
-    pub(crate) fn request_done(&self, done: RequestDone) {
-        // Nobody may be listening.
-        let _ = self.requests.send(done);
+    /// Who writes down what was done here for requests of the tree.
+    pub fn auditor(&self) -> &Auditor {
+        &self.auditor
     }
 
     /// What all nodes share, as this one knows it.

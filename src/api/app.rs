@@ -39,7 +39,7 @@ pub(crate) struct Parts {
     pub rates: Rates,
     /// Wrong tokens, by address.
     pub guesses: Rates,
-    pub audit: AuditLog,
+    pub audit: Arc<AuditLog>,
     pub hub: Hub,
     pub streams: Streams,
     pub meters: ApiMeters,
@@ -55,7 +55,7 @@ impl std::ops::Deref for App {
 
 impl App {
     pub(crate) fn new(node: Arc<Node>, settings: ApiSettings, urls: Urls, address: SocketAddr) -> Self {
-        let audit = AuditLog::new(&node.house().settings.load().node.dir, settings.audit_log);
+        let audit = Arc::new(AuditLog::new(&node.house().settings.load().node.dir, settings.audit_log));
         Self(Arc::new(Parts {
             rates: Rates::new(f64::from(settings.rate), f64::from(settings.rate) * 2.0),
             guesses: Rates::new(0.2, 10.0),

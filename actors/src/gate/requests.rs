@@ -8,8 +8,9 @@
 //! request again. An action that ends because the tree is away is no answer: the request is given back, or its lock goes
 //! with the session, and it is taken again.
 
+use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ingest_queue::error::{Error, Next};
@@ -36,9 +37,33 @@ pub struct RequestDone {
     pub who: String,
     /// How it came: `tree ann@host`.
     pub from: String,
-    pub ok: bool,
     /// Of the problem, if it was refused.
     pub kind: Option<&'static str>,
+}
+
+type Write = dyn Fn(&RequestDone) + Send + Sync;
+
+/// Whoever writes down what was done for requests: called for each, before anybody is told its result.
+#[derive(Default)]
+pub struct Auditor(OnceLock<Box<Write>>);
+
+impl Auditor {
+    /// The first one that is set stays.
+    pub fn set(&self, write: impl Fn(&RequestDone) + Send + Sync + 'static) {
+        let _ = self.0.set(Box::new(write));
+    }
+
+    fn write(&self, done: &RequestDone) {
+        if let Some(write) = self.0.get() {
+            write(done);
+        }
+    }
+}
+
+impl fmt::Debug for Auditor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Auditor").field(&self.0.get().is_some()).finish()
+    }
 }
 
 /// Serves requests until the session is over.
@@ -164,12 +189,17 @@ async fn serve_one(house: &Arc<House>, life: &Arc<Life>, taken: TakenRequest, li
     let kind = answer.as_ref().err().map(|refused| refused.kind.name());
     let problem = answer.as_ref().err().map(Refused::problem);
     let told = answer.as_ref().map_err(|_| problem.as_ref().unwrap_or(&serde_json::Value::Null));
+    let (action, who, from) = (request.action, request.who, request.from);
+    // It is done: whoever reads the result finds it written down. If the answer gets lost it is done, and written down, again.
+    house.auditor().write(&RequestDone {
+        id: id.clone(),
+        action: action.clone(),
+        who: who.clone(),
+        from: from.clone(),
+        kind,
+    });
     match life.queue.answer_request(taken, told).await {
-        Ok(_) => {
-            let (action, who, from) = (request.action, request.who, request.from);
-            tracing::info!(id, action, who, from, problem = kind, "a request was answered");
-            house.request_done(RequestDone { id, action, who, from, ok: kind.is_none(), kind });
-        }
+        Ok(_) => tracing::info!(id, action, who, from, problem = kind, "a request was answered"),
         Err(error) if matches!(error.next(), Next::LetGo | Next::Tell) => {
             tracing::warn!(id, %error, "a request was answered by another, or is gone");
         }
