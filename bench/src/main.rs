@@ -12,6 +12,7 @@
 //! | the baselines | [`bare`], and the one of several benchmarks: [`ceiling`] |
 //! | what a job looks like in the tree | [`job`]; as the queue makes it: [`deposit`] |
 //! | the servers and trees, and where they lie on disk | [`trees`], [`scratch`] |
+//! | the chaos run, which measures nothing | [`chaos`] |
 //!
 //! A benchmark that finds its own counts not confirmed by the tree fails: a number that cannot be
 //! trusted is not printed.
@@ -19,6 +20,7 @@
 mod acquire;
 mod bare;
 mod ceiling;
+mod chaos;
 mod deposit;
 mod download;
 mod expand;
@@ -89,6 +91,11 @@ const BENCHES: &[Bench] = &[
         about: "Jobs through a whole node, a process of its own, against the bare client's multis; its memory",
         run: |context| node::run(context).boxed_local(),
     },
+    Bench {
+        name: "chaos",
+        about: "Not a speed: three nodes under every fault there is; fails if anything is lost, doubled or left",
+        run: |context| chaos::run(context).boxed_local(),
+    },
 ];
 
 const SERVER_WARM_UP: Duration = Duration::from_secs(5);
@@ -99,6 +106,10 @@ struct Context {
     case: Option<String>,
     /// With the cases that take minutes to prepare.
     long: bool,
+    json: bool,
+    /// Of the chaos run.
+    seed: u64,
+    length: Duration,
     report: Report,
 }
 
@@ -134,6 +145,17 @@ struct Args {
     /// Run the cases that take minutes to prepare, too
     #[arg(long)]
     long: bool,
+    /// How long the chaos run makes faults
+    #[arg(long, value_name = "N", default_value_t = 2.0, value_parser = minutes)]
+    minutes: f64,
+    /// What the schedule of the chaos run is made of; otherwise by chance
+    #[arg(long, value_name = "NUMBER")]
+    seed: Option<u64>,
+}
+
+fn minutes(text: &str) -> Result<f64, String> {
+    let number: f64 = text.parse().map_err(|_| "not a number of minutes".to_owned())?;
+    if (0.1..=1440.0).contains(&number) { Ok(number) } else { Err("0.1 to 1440 minutes".to_owned()) }
 }
 
 fn names() -> Vec<PossibleValue> {
@@ -161,6 +183,9 @@ fn run(args: Args) -> Result<()> {
         span: Span::measuring(Duration::from_secs(args.seconds)),
         case: args.case,
         long: args.long,
+        json: args.json,
+        seed: args.seed.unwrap_or_else(|| rand::random_range(0..1_000_000)),
+        length: Duration::from_secs_f64(args.minutes * 60.0),
         report: Report::new(bench.name, args.json),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;

@@ -28,6 +28,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use ingest_harness::let_pass;
 use ingest_queue::date::{Clock, Date};
 
+pub(crate) use self::daemon::program;
 use self::daemon::{Daemon, Pools};
 use self::lives::Lives;
 use crate::Context;

@@ -96,6 +96,41 @@ fn a_node_says_how_soon_it_begins() {
     assert!(rows.iter().all(|row| row["unit"] == "ms" && row.get("ratio").is_none()), "{rows:?}");
 }
 
+/// `INGESTD_SEED` repeats a schedule; `INGESTD_CHAOS_MINUTES` makes it longer.
+#[test]
+fn under_every_fault_nothing_is_lost_doubled_or_left() {
+    let variable = |name: &str| std::env::var(name).ok();
+    let minutes = variable("INGESTD_CHAOS_MINUTES").unwrap_or_else(|| "0.5".to_owned());
+    let mut args = vec!["chaos", "--json", "--minutes", &minutes];
+    let seed = variable("INGESTD_SEED");
+    if let Some(seed) = &seed {
+        args.extend(["--seed", seed.as_str()]);
+    }
+    let output = bench(&args);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let rows: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let (summary, kinds) = rows.split_last().unwrap_or_else(|| panic!("nothing was said: {errors}"));
+    assert_eq!((&summary["case"], &summary["value"]), (&"summary".into(), &0.into()), "{summary}");
+    assert_eq!(kinds.len(), 16, "{kinds:?}");
+    for kind in kinds {
+        assert!(kind["value"].as_u64() >= kind["minimum"].as_u64(), "{kind}");
+    }
+    assert!(errors.contains("faults seen"), "it says how far it is: {errors}");
+}
+
+#[test]
+fn a_fault_that_does_not_exist_is_refused_and_a_length_that_makes_no_sense() {
+    let output = bench(&["chaos", "--case", "earthquake"]);
+    assert_eq!(output.status.code(), Some(1));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("kill -9") && errors.contains("corrupt znode"), "{errors}");
+    let output = bench(&["chaos", "--minutes", "0"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("0.1 to 1440"));
+}
+
 #[test]
 fn an_unknown_benchmark_is_refused_and_the_known_ones_are_named() {
     let output = bench(&["stroe"]);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ingest_harness::clock::PATIENCE;
 use ingest_harness::eventually;
+use ingest_harness::node::{Setup, set};
 use ingest_queue::date::Clock;
 use ingest_queue::queue::{Queue, Settings};
 use ingest_store::engine::Engine;
@@ -13,8 +14,6 @@ use ingest_store::engines::zookeeper::{Zookeeper, ZookeeperConfig};
 use ingest_store::{Limits, Store};
 use tempfile::TempDir;
 use toml::{Table, Value};
-
-use crate::kit::Setup;
 
 pub(crate) const PROFILE: &str = "test_content";
 pub(crate) const OWNER: &str = "ark:/99999/fk4tests";
@@ -139,7 +138,7 @@ impl Place {
                 set(&mut config, "store.engine.zookeeper.session_timeout", timeout);
             }
         }
-        Setup::new(self.dir.path(), name, config)
+        Setup::new(Path::new(env!("CARGO_BIN_EXE_ingestd")), self.dir.path(), name, config)
     }
 
     /// Nothing is left in a working directory but what names its file system.
@@ -162,17 +161,4 @@ fn names(dir: &Path) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.filter(|name| !name.starts_with('.')).collect()
-}
-
-/// Sets a key, by its dotted path.
-pub(crate) fn set(table: &mut Table, key: &str, value: impl Into<Value>) {
-    match key.split_once('.') {
-        None => {
-            table.insert(key.to_owned(), value.into());
-        }
-        Some((first, rest)) => {
-            let inner = table.entry(first).or_insert_with(|| Value::Table(Table::new()));
-            set(inner.as_table_mut().unwrap(), rest, value);
-        }
-    }
 }

@@ -47,7 +47,7 @@ pub(super) struct Daemon {
 }
 
 /// The program, beside this one. Where cargo started this one, it first brings the other up to date.
-pub(super) fn program() -> Result<PathBuf> {
+pub(crate) fn program() -> Result<PathBuf> {
     let own = std::env::current_exe().context("this program does not know where it is")?;
     let beside = own.with_file_name(NAME);
     if !cfg!(debug_assertions)

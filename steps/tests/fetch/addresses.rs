@@ -9,8 +9,8 @@ use ingest_steps::outcome::Failure;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::Url;
 
-use crate::bad_server::{Act, GoodFile, answer, redirect};
 use crate::kit::{Kit, fails, later, rules};
+use ingest_harness::bad_server::{Act, GoodFile, answer, redirect};
 
 /// Names that resolve to these addresses, one list after the other; the last stays.
 struct Names {
@@ -135,7 +135,7 @@ async fn a_host_can_be_allowed_by_its_name_and_only_by_its_name() {
 
 #[tokio::test]
 async fn a_redirect_to_a_forbidden_address_is_not_followed() {
-    let inside = crate::bad_server::BadServer::start().await;
+    let inside = ingest_harness::bad_server::BadServer::start().await;
     let kit = Kit::with(Rules { allowed: allow("127.0.0.1"), ..rules() }).await;
     let port = inside.url("/").port().unwrap();
     for (number, host) in ["127.0.0.2", "[::ffff:127.0.0.2]", "169.254.169.254"].into_iter().enumerate() {
@@ -151,7 +151,7 @@ async fn a_redirect_to_a_forbidden_address_is_not_followed() {
 
 #[tokio::test]
 async fn our_own_public_url_is_exempt_and_its_neighbours_are_not() {
-    let other = crate::bad_server::BadServer::start().await;
+    let other = ingest_harness::bad_server::BadServer::start().await;
     let mut kit = Kit::new().await;
     let rules = Rules { allowed: vec![], public_url: Some(kit.server.url("/files/")), ..rules() };
     kit.fetcher = Fetcher::new(rules).unwrap();
@@ -167,7 +167,7 @@ async fn our_own_public_url_is_exempt_and_its_neighbours_are_not() {
 
 #[tokio::test]
 async fn credentials_go_to_their_server_and_into_no_message() {
-    let other = crate::bad_server::BadServer::start().await;
+    let other = ingest_harness::bad_server::BadServer::start().await;
     let kit = Kit::with(Rules { retries: 0, ..rules() }).await;
     let away = other.url("/there").to_string();
     kit.server.on("/away", move |_| redirect(&away));

@@ -3,8 +3,8 @@
 use ingest_steps::fetch::Rules;
 use proptest::prelude::*;
 
-use crate::bad_server::Act;
 use crate::kit::{Kit, rules, sha256};
+use ingest_harness::bad_server::Act;
 
 fn line() -> impl Strategy<Value = String> {
     prop_oneof![

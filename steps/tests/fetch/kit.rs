@@ -7,7 +7,7 @@ use ingest_steps::digest::{Algorithm, Digest, Digests};
 use ingest_steps::fetch::{Allowed, Fetched, Fetcher, Rules, Wanted};
 use ingest_steps::outcome::{Cancel, Failure, Progress};
 
-use crate::bad_server::BadServer;
+use ingest_harness::bad_server::BadServer;
 
 pub(crate) struct Kit {
     pub(crate) server: BadServer,

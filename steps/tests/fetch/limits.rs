@@ -5,8 +5,8 @@ use std::sync::Arc;
 use ingest_steps::fetch::{Fetcher, Rules, Wanted};
 use tokio::sync::Semaphore;
 
-use crate::bad_server::{Act, GoodFile, answer, head, redirect};
 use crate::kit::{Kit, fails, rules};
+use ingest_harness::bad_server::{Act, GoodFile, answer, head, redirect};
 
 /// What the sockets of both sides may hold beyond what was read.
 const BUFFERS: u64 = 32 << 20;

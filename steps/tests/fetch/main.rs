@@ -4,7 +4,6 @@
 
 mod addresses;
 mod anything;
-mod bad_server;
 mod kit;
 mod limits;
 mod resume;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use ingest_steps::outcome::{Cancel, Failure};
 use tokio::sync::Semaphore;
 
-use crate::bad_server::{Act, GoodFile, answer, head};
 use crate::kit::{Kit, body, fails, rules, sha256};
+use ingest_harness::bad_server::{Act, GoodFile, answer, head};
 
 const SIZE: usize = 200_000;
 const CUT: usize = 80_000;
@@ -47,7 +47,8 @@ async fn a_cut_connection_is_continued_within_a_fetch_and_bytes_count_once() {
     });
     let fetched = kit.fetch_path("/a").await.unwrap();
     assert_eq!((fetched.retries, fetched.digests), (2, vec![sha256(&body(SIZE))]));
-    let ranges: Vec<_> = kit.server.seen("/a").iter().map(crate::bad_server::Request::range).collect();
+    let ranges: Vec<_> =
+        kit.server.seen("/a").iter().map(ingest_harness::bad_server::Request::range).collect();
     assert_eq!(ranges, [None, Some(CUT), Some(2 * CUT)]);
     assert!(kit.server.sent() < (SIZE + 2000) as u64);
     assert_eq!(kit.progress.done(), (1, SIZE as u64));

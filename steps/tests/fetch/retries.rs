@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use ingest_steps::fetch::Rules;
 
-use crate::bad_server::{Act, GoodFile, answer, head};
 use crate::kit::{Kit, body, fails, later, rules, sha256};
+use ingest_harness::bad_server::{Act, GoodFile, answer, head};
 
 /// So short that a test can wait for it.
 fn hasty() -> Rules {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use ingest_steps::fetch::Rules;
 
-use crate::bad_server::{Act, GoodFile, answer, head, redirect};
 use crate::kit::{Kit, rules};
+use ingest_harness::bad_server::{Act, GoodFile, answer, head, redirect};
 
 #[tokio::test]
 async fn a_head_tells_the_size() {

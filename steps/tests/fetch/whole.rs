@@ -3,8 +3,8 @@
 use ingest_steps::digest::Algorithm;
 use ingest_steps::outcome::Failure;
 
-use crate::bad_server::{Act, GoodFile, answer, chunked, head};
 use crate::kit::{Kit, body, digest, fails, sha256};
+use ingest_harness::bad_server::{Act, GoodFile, answer, chunked, head};
 
 #[tokio::test]
 async fn a_file_arrives_with_its_digests_and_leaves_nothing_beside_it() {

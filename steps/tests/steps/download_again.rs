@@ -8,10 +8,10 @@ use ingest_steps::outcome::{Cancel, Failure, Progress};
 use ingest_steps::payload::PayloadKind;
 use tokio::sync::Semaphore;
 
-use crate::bad_server::{Act, BadServer, GoodFile};
 use crate::download::{Case, content, manifest, named, payload, record};
 use crate::kit::{FileServer, Stage, settings_in, sha256};
 use crate::tree::Tree;
+use ingest_harness::bad_server::{Act, BadServer, GoodFile};
 
 #[tokio::test]
 async fn a_download_that_was_stopped_goes_on_where_it_was() {

@@ -12,10 +12,10 @@ use ingest_steps::settings::Slower;
 use ingest_steps::step::{Payload, Task, conclude, estimate};
 use tokio::sync::Semaphore;
 
-use crate::bad_server::{Act, BadServer, answer};
 use crate::download::{manifest, payload};
 use crate::kit::{FileServer, Stage, sha256};
 use crate::tree::Tree;
+use ingest_harness::bad_server::{Act, BadServer, answer};
 
 async fn estimated(stage: &Stage, payload: &Payload, cancel: &Cancel) -> Result<Change, Failure> {
     let jid = stage.job(payload).await;

@@ -8,8 +8,6 @@ mod admit;
 mod archives;
 mod assemble;
 #[allow(dead_code, reason = "each suite uses its part of it")]
-#[path = "../fetch/bad_server.rs"]
-mod bad_server;
 mod breaking;
 mod callback;
 mod check;

@@ -118,7 +118,7 @@ impl From<&str> for Matcher {
 pub struct DroppedReply {
     /// The transaction that the server answered with; a write is committed under it.
     pub zxid: i64,
-    /// The error that the server answered with; 0 if it did what was asked.
+    /// The error that the server answered with, of a multi that of its first refused operation; 0 if it did what was asked.
     pub err: i32,
     pub kind: RequestKind,
 }

@@ -10,8 +10,10 @@
 //! | [`proxy`] | [`Proxy`]: cuts, stalls, delays, drops one reply or request; counts requests by kind |
 //! | [`faults`] | [`Matcher`] and [`Witness`]: which request a fault is for, and when it happened |
 //! | [`process`] | [`Process`]: a daemon of our own; signals, its end, what it writes |
+//! | [`node`] | `ingestd run` as such a process: its configuration, what it says, replaced by another |
 //! | [`session`] | [`expire_session`] and its witness |
 //! | [`file_server`] | [`FileServer`]: files over HTTP, how often each was asked for, and answers held back |
+//! | [`bad_server`] | [`bad_server::BadServer`]: a web server that misbehaves as it is told |
 //! | [`mail_server`] | [`MailServer`]: an SMTP server that receives |
 //! | [`s3_server`] | [`S3Server`]: an S3-compatible server; stops or loses its Nth request |
 //! | [`tls`] | [`TlsFiles`]: certificates of a server with a secure port |
@@ -40,6 +42,7 @@
 // A test harness fails by panicking, with what it could not do.
 #![allow(clippy::expect_used)]
 
+pub mod bad_server;
 pub mod clock;
 pub mod config;
 pub mod ensemble;
@@ -48,6 +51,7 @@ pub mod file_server;
 mod four_letter;
 mod guard;
 pub mod mail_server;
+pub mod node;
 mod ports;
 pub mod process;
 pub mod proxy;

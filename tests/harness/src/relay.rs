@@ -23,7 +23,9 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::faults::{Action, DroppedReply, DroppedRequest, Lane, Link, Trap};
 use crate::proxy::Shared;
-use crate::wire::{ConnectResponse, NOTIFICATION, Reply, Request, RequestKind, frame_length, is_greeting};
+use crate::wire::{
+    ConnectResponse, NOTIFICATION, Reply, Request, RequestKind, frame_length, is_greeting, refusal,
+};
 
 /// The connection is over, for both directions.
 struct Closed;
@@ -262,7 +264,8 @@ impl Connection {
         if !trap.is_armed(&self.link()) {
             return (What::Bytes(frame), false);
         }
-        let reply = Some(DroppedReply { zxid, err, kind });
+        let refused = (kind == RequestKind::Multi).then(|| refusal(body)).flatten();
+        let reply = Some(DroppedReply { zxid, err: refused.unwrap_or(err), kind });
         match trap.action {
             Action::DropReply(tell) => {
                 tell.send_replace(reply);

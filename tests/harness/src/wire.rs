@@ -147,6 +147,27 @@ impl Reply {
     }
 }
 
+/// Why a multi was refused, by the body of its reply; `None` if it was committed. The header of such a reply says
+/// that all is well: each operation has a result of its own, and those of a refused multi are all errors, of which
+/// those before the culprit are 0.
+pub(crate) fn refusal(body: &[u8]) -> Option<i32> {
+    const ERROR: i32 = -1;
+    const HEADER: usize = 16;
+    // Type, whether it is the end, and an error, which comes again as the result.
+    const RESULT: usize = 4 + 1 + 4 + 4;
+    let mut at = HEADER;
+    let mut refused = false;
+    while int(body, at)? == ERROR && body.get(at + 4) == Some(&0) {
+        refused = true;
+        let error = int(body, at + 9)?;
+        if error != 0 {
+            return Some(error);
+        }
+        at += RESULT;
+    }
+    refused.then_some(ERROR)
+}
+
 /// The body's length if `head`, the first four bytes of a frame, can be one.
 pub(crate) fn frame_length(head: [u8; 4]) -> Option<usize> {
     let length = i32::from_be_bytes(head);
@@ -206,4 +227,25 @@ fn int(body: &[u8], at: usize) -> Option<i32> {
 
 fn long(body: &[u8], at: usize) -> Option<i64> {
     body.get(at..at + 8)?.try_into().ok().map(i64::from_be_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reply(results: &[i32]) -> Vec<u8> {
+        let header = Fields::default().int(7).long(42).int(0);
+        let fields =
+            results.iter().fold(header, |fields, error| fields.int(-1).byte(0).int(*error).int(*error));
+        fields.int(-1).byte(1).int(-1).done()
+    }
+
+    #[test]
+    fn a_refused_multi_is_told_from_one_that_was_committed() {
+        assert_eq!(refusal(&reply(&[0, -103, -2])), Some(-103));
+        assert_eq!(refusal(&reply(&[-101])), Some(-101));
+        let committed =
+            Fields::default().int(7).long(42).int(0).int(13).byte(0).int(0).int(-1).byte(1).int(-1).done();
+        assert_eq!(refusal(&committed), None);
+    }
 }

@@ -4,9 +4,13 @@
 //! nothing keeps an answer from being wrong. Every connection serves one request and is closed. The server
 //! counts the requests of each path and the bytes that it sent, and remembers what was asked.
 //!
-//! ```ignore
+//! ```no_run
+//! use ingest_harness::bad_server::{Act, BadServer};
+//!
+//! # async fn example() {
 //! let server = BadServer::start().await;
 //! server.on("/cut", |_| vec![Act::send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")]);
+//! # }
 //! ```
 
 use std::collections::HashMap;
@@ -24,7 +28,7 @@ use url::Url;
 
 /// One thing that the server does on a connection.
 #[derive(Debug, Clone)]
-pub(crate) enum Act {
+pub enum Act {
     Send(Vec<u8>),
     /// The same bytes again and again, until the client leaves.
     Endless(Vec<u8>),
@@ -39,29 +43,30 @@ pub(crate) enum Act {
 }
 
 impl Act {
-    pub(crate) fn send(bytes: impl AsRef<[u8]>) -> Self {
+    pub fn send(bytes: impl AsRef<[u8]>) -> Self {
         Act::Send(bytes.as_ref().to_vec())
     }
 }
 
-pub(crate) type Script = Vec<Act>;
+/// What it does on one connection, in this order.
+pub type Script = Vec<Act>;
 
 /// What a client asked. Names of headers are in lower case.
 #[derive(Debug, Clone)]
-pub(crate) struct Request {
-    pub(crate) method: String,
-    pub(crate) headers: HashMap<String, String>,
+pub struct Request {
+    pub method: String,
+    pub headers: HashMap<String, String>,
     /// The how-manieth of its path, from 1.
-    pub(crate) number: usize,
+    pub number: usize,
 }
 
 impl Request {
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+    pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(String::as_str)
     }
 
     /// Where the range begins that is asked for.
-    pub(crate) fn range(&self) -> Option<usize> {
+    pub fn range(&self) -> Option<usize> {
         self.header("range")?.strip_prefix("bytes=")?.split('-').next()?.parse().ok()
     }
 }
@@ -75,10 +80,17 @@ struct Stage {
     sent: AtomicU64,
 }
 
-pub(crate) struct BadServer {
+/// The server; it ends with the value.
+pub struct BadServer {
     address: SocketAddr,
     stage: Arc<Stage>,
     accepting: JoinHandle<()>,
+}
+
+impl std::fmt::Debug for BadServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BadServer").field("address", &self.address).finish_non_exhaustive()
+    }
 }
 
 impl Drop for BadServer {
@@ -88,9 +100,9 @@ impl Drop for BadServer {
 }
 
 impl BadServer {
-    pub(crate) async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
+    pub async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a server on loopback");
+        let address = listener.local_addr().expect("a server on loopback");
         let stage = Arc::new(Stage::default());
         let shared = stage.clone();
         let accepting = tokio::spawn(async move {
@@ -104,36 +116,36 @@ impl BadServer {
     }
 
     /// What happens when this path is asked for. Paths without a script are 404.
-    pub(crate) fn on(&self, path: &str, play: impl Fn(&Request) -> Script + Send + Sync + 'static) {
+    pub fn on(&self, path: &str, play: impl Fn(&Request) -> Script + Send + Sync + 'static) {
         self.stage.plays.lock().insert(path.to_owned(), Arc::new(play));
     }
 
-    pub(crate) fn url(&self, path: &str) -> Url {
-        Url::parse(&format!("http://{}{path}", self.address)).unwrap()
+    pub fn url(&self, path: &str) -> Url {
+        Url::parse(&format!("http://{}{path}", self.address)).expect("a path")
     }
 
     /// The same by a name; how it resolves is the client's affair.
-    pub(crate) fn url_by_name(&self, host: &str, path: &str) -> Url {
-        Url::parse(&format!("http://{host}:{}{path}", self.address.port())).unwrap()
+    pub fn url_by_name(&self, host: &str, path: &str) -> Url {
+        Url::parse(&format!("http://{host}:{}{path}", self.address.port())).expect("a host and a path")
     }
 
     /// Every request of a path, in order.
-    pub(crate) fn seen(&self, path: &str) -> Vec<Request> {
+    pub fn seen(&self, path: &str) -> Vec<Request> {
         self.stage.seen.lock().get(path).cloned().unwrap_or_default()
     }
 
     /// How many requests there were of a path.
-    pub(crate) fn requests(&self, path: &str) -> usize {
+    pub fn requests(&self, path: &str) -> usize {
         self.stage.seen.lock().get(path).map_or(0, Vec::len)
     }
 
     /// How many requests there were in all.
-    pub(crate) fn all_requests(&self) -> usize {
+    pub fn all_requests(&self) -> usize {
         self.stage.seen.lock().values().map(Vec::len).sum()
     }
 
     /// How many bytes went out, headers too.
-    pub(crate) fn sent(&self) -> u64 {
+    pub fn sent(&self) -> u64 {
         self.stage.sent.load(Ordering::SeqCst)
     }
 }
@@ -152,11 +164,11 @@ impl Stage {
                 Act::Drip(bytes, pause) => {
                     for byte in bytes {
                         self.send(&mut stream, &[byte]).await?;
-                        ingest_harness::let_pass(pause).await;
+                        crate::clock::let_pass(pause).await;
                     }
                 }
                 Act::Stall => return until_left(&mut stream).await,
-                Act::Await(permits) => permits.acquire().await.unwrap().forget(),
+                Act::Await(permits) => permits.acquire().await.expect("nobody closes it").forget(),
                 Act::Reset => {
                     stream.set_zero_linger()?;
                     return Ok(());
@@ -204,7 +216,7 @@ async fn until_left(stream: &mut TcpStream) -> std::io::Result<()> {
 }
 
 /// The head of an answer, with these headers and no others.
-pub(crate) fn head(status: u16, headers: &[(&str, &str)]) -> Vec<u8> {
+pub fn head(status: u16, headers: &[(&str, &str)]) -> Vec<u8> {
     let mut text = format!("HTTP/1.1 {status} Status\r\n");
     for (name, value) in headers {
         text.push_str(name);
@@ -217,19 +229,19 @@ pub(crate) fn head(status: u16, headers: &[(&str, &str)]) -> Vec<u8> {
 }
 
 /// A whole answer with its true length.
-pub(crate) fn answer(status: u16, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
+pub fn answer(status: u16, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
     let length = body.len().to_string();
     let mut headers = headers.to_vec();
     headers.push(("Content-Length", &length));
     [head(status, &headers), body.to_vec()].concat()
 }
 
-pub(crate) fn redirect(to: &str) -> Script {
+pub fn redirect(to: &str) -> Script {
     vec![Act::Send(answer(302, &[("Location", to)], b""))]
 }
 
 /// A body as a chunked one, in pieces of so many bytes.
-pub(crate) fn chunked(body: &[u8], piece: usize) -> Vec<u8> {
+pub fn chunked(body: &[u8], piece: usize) -> Vec<u8> {
     let mut text = Vec::new();
     for piece in body.chunks(piece) {
         text.extend(format!("{:x}\r\n", piece.len()).into_bytes());
@@ -242,24 +254,24 @@ pub(crate) fn chunked(body: &[u8], piece: usize) -> Vec<u8> {
 
 /// A file that is served as it should be: HEAD, and ranges while `If-Range` holds.
 #[derive(Debug, Clone)]
-pub(crate) struct GoodFile {
-    pub(crate) body: Vec<u8>,
-    pub(crate) etag: String,
+pub struct GoodFile {
+    pub body: Vec<u8>,
+    pub etag: String,
 }
 
 impl GoodFile {
-    pub(crate) fn new(body: impl Into<Vec<u8>>, etag: &str) -> Self {
+    pub fn new(body: impl Into<Vec<u8>>, etag: &str) -> Self {
         Self { body: body.into(), etag: format!("\"{etag}\"") }
     }
 
-    pub(crate) fn serve(&self, request: &Request) -> Script {
+    pub fn serve(&self, request: &Request) -> Script {
         vec![Act::Send(self.answer(request))]
     }
 
     /// The same answer, of whose body only so many bytes come.
-    pub(crate) fn cut(&self, request: &Request, after: usize) -> Script {
+    pub fn cut(&self, request: &Request, after: usize) -> Script {
         let answer = self.answer(request);
-        let body = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+        let body = answer.windows(4).position(|four| four == b"\r\n\r\n").expect("an answer has a head") + 4;
         vec![Act::send(&answer[..(body + after).min(answer.len())])]
     }
 

@@ -1,0 +1,176 @@
+//! The chaos run: `cargo run --release -p bench -- chaos --minutes N --seed S`.
+//!
+//! Three node processes, an ensemble of three, servers that misbehave, real steps. While deposits come in, faults are made as
+//! the seed's schedule says, in three lanes side by side; each counts only with a witness. Then everything is healed, what
+//! can end ends, and it is judged what is there.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | the kinds of faults, how many, and their witnesses | [`kind`] |
+//! | what is done when | [`schedule`] |
+//! | the faults | [`faults`] |
+//! | nodes, servers, links, disks | [`world`], [`member`], [`tail`] |
+//! | what is deposited, where from, and who was told what | [`deposit`], [`source`], [`load`], [`people`] |
+//! | the end, and what must be true then | [`settle`], [`judge`] |
+//! | the counts, and how they are told | [`witness`], [`report`] |
+//!
+//! **When things break.** That is the subject. Whatever must not be is a breach: it is told when it is found and once more at
+//! the end, with the seed, and the run ends with exit code 1. The logs of the nodes are kept then.
+
+mod deposit;
+mod faults;
+mod judge;
+mod kind;
+mod load;
+mod member;
+mod people;
+mod report;
+mod schedule;
+mod settle;
+mod source;
+mod tail;
+mod witness;
+mod world;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+use ingest_harness::let_pass;
+use tokio::task::JoinHandle;
+
+use self::judge::Judged;
+use self::kind::{KINDS, Kind, Lane};
+use self::report::Ended;
+use self::schedule::Planned;
+use self::world::World;
+use crate::Context;
+
+/// How often faults are made again that were seen too rarely: the machine may have been busy with something else.
+const AGAIN: usize = 3;
+/// How often it is told how far it is.
+const PROGRESS: Duration = Duration::from_secs(10);
+
+pub(crate) async fn run(context: Context) -> Result<()> {
+    let kinds: Vec<Kind> =
+        KINDS.iter().filter(|line| context.wants(line.name)).map(|line| line.kind).collect();
+    let known: Vec<_> = KINDS.iter().map(|line| line.name).collect();
+    ensure!(!kinds.is_empty(), "there is no such fault; there are: {}", known.join(", "));
+    let program = crate::node::program()?;
+    let (seed, length) = (context.seed, context.length);
+    eprintln!("chaos: seed {seed}, {:.1} minutes; the same schedule again: --seed {seed}", minutes(length));
+    let world = Arc::new(World::start(&program, seed).await?);
+    world.book.tell("three nodes are ready");
+    let judged = live(&world, length, &kinds).await;
+    world.book.judge_minimum(&kinds, length);
+    let judged = judged.unwrap_or_else(|error| {
+        world.book.breach(format!("{error:#}"));
+        Judged::default()
+    });
+    tell_troubles(&world);
+    let ended = Ended { seed, length, own_disks: world.own_disks, kinds: &kinds, judged, book: &world.book };
+    println!("{}", if context.json { ended.lines()? } else { ended.table() });
+    let breaches = world.book.breaches();
+    if breaches.is_empty() {
+        return Ok(());
+    }
+    world.keep_logs();
+    let (minutes, list) = (minutes(length), breaches.join("\n- "));
+    bail!("{} breaches; replay with --minutes {minutes} --seed {seed}:\n- {list}", breaches.len());
+}
+
+fn minutes(length: Duration) -> f64 {
+    length.as_secs_f64() / 60.0
+}
+
+/// The faults, the healing, and the judgement.
+async fn live(world: &Arc<World>, length: Duration, kinds: &[Kind]) -> Result<Judged> {
+    let of = Arc::clone(world);
+    let load = tokio::spawn(async move { load::run(&of).await });
+    let of = Arc::clone(world);
+    let watch = Watch(tokio::spawn(async move { watch(&of).await }));
+    let lanes = Lane::SCHEDULED.map(|lane| {
+        let (world, plan) = (Arc::clone(world), schedule::lane(world.seed, length, kinds, lane));
+        tokio::spawn(async move { drive(&world, length, plan).await })
+    });
+    for lane in lanes {
+        lane.await?;
+    }
+    let rest = length.saturating_sub(world.book.elapsed());
+    let_pass(rest).await;
+    world.ledger.close();
+    load.await??;
+    drop(watch);
+    world.book.tell("the faults are over; everything is healed");
+    let reports = settle::settle(world).await?;
+    world.book.tell("nothing is under way any more; it is judged what is there");
+    judge::judge(world, &reports).await
+}
+
+/// Makes the faults of a lane, one after the other; then those again that were seen too rarely.
+async fn drive(world: &Arc<World>, length: Duration, plan: Vec<Planned>) {
+    for planned in &plan {
+        let_pass(planned.at.saturating_sub(world.book.elapsed())).await;
+        make(world, planned.clone()).await;
+    }
+    for number in 1..=AGAIN {
+        for planned in &plan {
+            if world.book.count(planned.kind).witnessed < planned.kind.minimum(length) {
+                let node = (planned.node + number) % world.members.len();
+                make(world, Planned { node, ..planned.clone() }).await;
+            }
+        }
+    }
+}
+
+async fn make(world: &Arc<World>, planned: Planned) {
+    let (of, kind) = (Arc::clone(world), planned.kind);
+    // Of its own, so that a harness that gives up takes nothing else with it.
+    let made: JoinHandle<_> = tokio::spawn(async move { faults::make(&of, &planned).await });
+    match made.await {
+        Ok(Ok(outcome)) => world.book.enter(kind, &outcome),
+        Ok(Err(error)) => world.book.breach(format!("{}: {error:#}", kind.name())),
+        Err(panic) => world.book.breach(format!("{}: {panic}", kind.name())),
+    }
+}
+
+/// Ends with the value.
+struct Watch(JoinHandle<()>);
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Tells how far it is; a node that ends by itself is a breach.
+async fn watch(world: &World) {
+    let mut ended = vec![false; world.members.len()];
+    loop {
+        let_pass(PROGRESS).await;
+        for (member, ended) in world.members.iter().zip(&mut ended) {
+            if member.has_ended() && !std::mem::replace(ended, true) {
+                world.book.breach(format!("{} has ended by itself: {}", member.name, member.tail.last(5)));
+            }
+        }
+        if let Ok(under_way) = world.under_way().await {
+            let made = world.ledger.made();
+            let jobs: usize = made.iter().map(|made| made.deposit.rows.len()).sum();
+            let (batches, seen) = (made.len(), world.book.seen());
+            world
+                .book
+                .tell(&format!("{batches} batches, {jobs} jobs, {under_way} under way; {seen} faults seen"));
+        }
+    }
+}
+
+/// What the nodes complained of: not a breach by itself, and worth a look.
+fn tell_troubles(world: &World) {
+    for member in &world.members {
+        let list = |counts: std::collections::BTreeMap<String, usize>| {
+            counts.into_iter().map(|(what, count)| format!("{count} × {what}")).collect::<Vec<_>>().join("; ")
+        };
+        let (errors, restarts) = (list(member.tail.errors()), list(member.tail.restarts()));
+        eprintln!("chaos: {}: restarts: {restarts}; errors: {errors}", member.name);
+    }
+}

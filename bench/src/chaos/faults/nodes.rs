@@ -1,0 +1,125 @@
+//! Node processes: killed, stopped until their session is over, replaced by another of the same name.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use ingest_harness::let_pass;
+use ingest_queue::ids::Jid;
+
+use super::super::member::{Member, OVER};
+use super::super::schedule::Planned;
+use super::super::witness::Outcome;
+use super::super::world::{LOOK, World};
+
+/// How often a fault is made again that has hit nothing.
+const TRIES: usize = 3;
+/// How long a node is waited for to have something to do.
+const BUSY_WITHIN: Duration = Duration::from_secs(8);
+/// How long the server may take to end a session: its timeout, and elections meanwhile.
+const OVER_WITHIN: Duration = Duration::from_mins(2);
+
+/// Waits until a node is at work, and answers its sessions.
+async fn busy(world: &World, member: &Member) -> Result<Vec<i64>> {
+    let until = Instant::now() + BUSY_WITHIN;
+    loop {
+        let sessions: Vec<i64> =
+            world.entries(&member.name).await?.into_iter().map(|(_, session)| session).collect();
+        if !world.locks_of(&sessions).await?.is_empty() || Instant::now() >= until {
+            return Ok(sessions);
+        }
+        let_pass(LOOK).await;
+    }
+}
+
+fn some(jids: &[Jid]) -> String {
+    let names: Vec<_> = jids.iter().take(2).map(Jid::to_string).collect();
+    format!("{} locks ({}{})", jids.len(), names.join(", "), if jids.len() > 2 { ", …" } else { "" })
+}
+
+/// `kill -9`, and another process in its place.
+pub(super) async fn kill(world: &World, planned: &Planned) -> Result<Outcome> {
+    let member = &world.members[planned.node];
+    let mut node = member.node().await;
+    for _ in 0..TRIES {
+        let sessions = busy(world, member).await?;
+        let mark = member.tail.mark();
+        node.process.kill().await;
+        // What it holds now it holds until the server ends its session.
+        let held = world.locks_of(&sessions).await?;
+        node.start_again();
+        member.ready(mark).await.with_context(|| format!("{} was killed", member.name))?;
+        if !held.is_empty() {
+            return Ok(Outcome::Witnessed(format!("{} had {}", member.name, some(&held))));
+        }
+    }
+    Ok(Outcome::Missed(format!("{} held nothing", member.name)))
+}
+
+/// `SIGSTOP` until the server has ended its session, and a little longer.
+pub(super) async fn freeze(world: &World, planned: &Planned) -> Result<Outcome> {
+    let member = &world.members[planned.node];
+    let node = member.node().await;
+    busy(world, member).await?;
+    let mark = member.tail.mark();
+    node.process.pause().await;
+    // From here on it is the server alone that takes anything of it away.
+    let entries = world.entries(&member.name).await?;
+    let sessions: Vec<i64> = entries.iter().map(|(_, session)| *session).collect();
+    let held = world.locks_of(&sessions).await?;
+    let until = Instant::now() + OVER_WITHIN;
+    while !world.entries(&member.name).await?.is_empty() {
+        ensure!(Instant::now() < until, "the session of {}, which is stopped, does not end", member.name);
+        let_pass(LOOK).await;
+    }
+    let left = world.locks_of(&sessions).await?;
+    ensure!(left.is_empty(), "locks of a session that is over: {left:?}");
+    let_pass(planned.lasts).await;
+    node.process.resume();
+    if sessions.is_empty() {
+        return Ok(Outcome::Missed(format!("{} had no session", member.name)));
+    }
+    let over = member.tail.says(mark, OVER_WITHIN, |line| line["message"] == OVER).await;
+    ensure!(over.is_some(), "{} does not notice that its session is over", member.name);
+    let until = Instant::now() + OVER_WITHIN;
+    while world.entries(&member.name).await?.is_empty() {
+        ensure!(node.process.is_running(), "{} ended after its session", member.name);
+        ensure!(Instant::now() < until, "{} does not come back after its session", member.name);
+        let_pass(LOOK).await;
+    }
+    Ok(Outcome::Witnessed(format!("{} had {}, all taken away; it came back", member.name, some(&held))))
+}
+
+/// Another machine of the same name: it knows nothing of what the dead one had on its disks.
+pub(super) async fn replace(world: &World, planned: &Planned) -> Result<Outcome> {
+    let member = &world.members[planned.node];
+    let mut node = member.node().await;
+    let mut last = String::new();
+    for _ in 0..TRIES {
+        let sessions = busy(world, member).await?;
+        let mark = member.tail.mark();
+        node.process.kill().await;
+        let held = world.locks_of(&sessions).await?;
+        member.move_to_new_disks(&mut node, world.own_disks)?;
+        node.start_again();
+        let together = side_by_side(world, member, &sessions).await?;
+        member.ready(mark).await.with_context(|| format!("{} was replaced", member.name))?;
+        last = format!("{} had {}", member.name, some(&held));
+        if together && !held.is_empty() {
+            return Ok(Outcome::Witnessed(format!("{last}; both were registered")));
+        }
+    }
+    Ok(Outcome::Missed(format!("{last}, and was gone before its successor was there")))
+}
+
+/// Whether the new one is registered while the old one still is.
+async fn side_by_side(world: &World, member: &Member, old: &[i64]) -> Result<bool> {
+    loop {
+        let entries = world.entries(&member.name).await?;
+        let (before, after): (Vec<_>, Vec<_>) =
+            entries.into_iter().partition(|(_, session)| old.contains(session));
+        if before.is_empty() || !after.is_empty() {
+            return Ok(!before.is_empty());
+        }
+        let_pass(LOOK).await;
+    }
+}

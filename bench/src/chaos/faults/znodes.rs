@@ -1,0 +1,177 @@
+//! Znodes that nobody of ours has written: garbage instead of data, a name that is none, a ref that leads astray.
+//!
+//! People find it with `fsck` and put it right with `fsck --repair`, if no node has done so before. Whatever else `fsck`
+//! calls an error then, with everything in full work, is a breach.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use ingest_harness::let_pass;
+use ingest_queue::dialect::Dialect;
+use ingest_queue::fsck::{self, Finding, Options, Report, Severity};
+use ingest_queue::ids::{Bid, Jid};
+use ingest_queue::map::{self, BatchNode, JobNode, Priority, QueueRef};
+use ingest_queue::states::{BatchState, JobState};
+use ingest_store::{Kind, Op};
+
+use super::super::schedule::Planned;
+use super::super::witness::Outcome;
+use super::super::world::{WORKING, World};
+
+const GARBAGE: &[u8] = b"{\"status\": \"down\xff";
+const RIGHT_WITHIN: Duration = Duration::from_mins(2);
+const PAUSE: Duration = Duration::from_millis(300);
+const TRIES: usize = 20;
+
+/// What was spoilt.
+struct Spoilt {
+    path: String,
+    /// What else it may make look wrong.
+    near: Vec<String>,
+}
+
+impl Spoilt {
+    fn concerns(&self, finding: &Finding) -> bool {
+        finding.path == self.path || self.near.iter().any(|near| finding.path.contains(near.as_str()))
+    }
+}
+
+pub(super) async fn corrupt(world: &World, planned: &Planned) -> Result<Outcome> {
+    for _ in 0..TRIES {
+        let spoilt = match planned.variant % 6 {
+            0 => job(world, planned, JobNode::Status).await?,
+            1 => job(world, planned, JobNode::Priority).await?,
+            2 => job(world, planned, JobNode::History).await?,
+            3 => foreign(world).await?,
+            4 => astray(world, planned).await?,
+            _ => batch(world, planned).await?,
+        };
+        if let Some(spoilt) = spoilt {
+            return put_right(world, spoilt).await;
+        }
+        let_pass(PAUSE).await;
+    }
+    Ok(Outcome::Missed("there was nothing to spoil".into()))
+}
+
+/// Chooses a job that nobody works on.
+async fn chosen(world: &World, planned: &Planned) -> Result<Option<QueueRef>> {
+    let mut jobs = world.jobs(&WORKING).await?;
+    jobs.extend(world.jobs(&[JobState::Pending, JobState::Failed]).await?);
+    let nth = usize::try_from(planned.variant / 6).unwrap_or(0);
+    Ok(jobs.get(nth % jobs.len().max(1)).copied())
+}
+
+/// Commits under the lock of a job or a batch, as admin actions do; false if somebody has it.
+async fn spoil(world: &World, lock: String, ops: Vec<Op>) -> Result<bool> {
+    let mut all = vec![Op::ephemeral(lock.clone(), "{}")];
+    all.extend(ops);
+    all.push(Op::delete(lock, None));
+    match world.session().multi(all).await {
+        Ok(_) => Ok(true),
+        Err(error) if matches!(error.kind(), Kind::NodeExists | Kind::NoNode) => Ok(false),
+        // Perhaps: whoever looks sees whether it is spoilt.
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn near(jid: Jid, bid: Option<Bid>) -> Vec<String> {
+    std::iter::once(jid.to_string()).chain(bid.map(|bid| bid.to_string())).collect()
+}
+
+async fn bid_of(world: &World, jid: Jid) -> Option<Bid> {
+    let (data, _) = world.session().get(JobNode::Bid.of(jid)).await.ok()?;
+    String::from_utf8_lossy(&data).parse().ok()
+}
+
+async fn job(world: &World, planned: &Planned, node: JobNode) -> Result<Option<Spoilt>> {
+    let Some(QueueRef { jid, .. }) = chosen(world, planned).await? else { return Ok(None) };
+    let path = node.of(jid);
+    let near = near(jid, bid_of(world, jid).await);
+    let done = spoil(world, JobNode::Lock.of(jid), vec![Op::set(path.clone(), GARBAGE, None)]).await?;
+    if done {
+        world.ledger.spoil(jid);
+    }
+    Ok(done.then_some(Spoilt { path, near }))
+}
+
+/// A name that is none, in a queue.
+async fn foreign(world: &World) -> Result<Option<Spoilt>> {
+    let path = format!("{}/what-is-this", map::queue(JobState::Downloading));
+    let made = world.session().multi(vec![Op::create(path.clone(), "")]).await;
+    Ok(made.is_ok().then_some(Spoilt { path, near: Vec::new() }))
+}
+
+/// A ref in a queue where the job is not.
+async fn astray(world: &World, planned: &Planned) -> Result<Option<Spoilt>> {
+    let Some(QueueRef { state, jid, .. }) = chosen(world, planned).await? else { return Ok(None) };
+    let elsewhere = if state == JobState::Recording { JobState::Notify } else { JobState::Recording };
+    let path = QueueRef::new(elsewhere, Priority::DEFAULT, jid).path();
+    let near = near(jid, bid_of(world, jid).await);
+    let done = spoil(world, JobNode::Lock.of(jid), vec![Op::create(path.clone(), "")]).await?;
+    Ok(done.then_some(Spoilt { path, near }))
+}
+
+/// The status of a batch whose jobs are under way.
+async fn batch(world: &World, planned: &Planned) -> Result<Option<Spoilt>> {
+    let Some(QueueRef { jid, .. }) = chosen(world, planned).await? else { return Ok(None) };
+    let Some(bid) = bid_of(world, jid).await else { return Ok(None) };
+    let Ok(found) = world.queue.batch(bid).await else { return Ok(None) };
+    let expanded = world.queue.expansion(bid).await.ok().flatten().is_some_and(|expansion| expansion.done);
+    if found.state() != BatchState::Processing || !expanded {
+        return Ok(None);
+    }
+    let path = BatchNode::Status.of(bid);
+    let set = Op::set(path.clone(), GARBAGE, found.version);
+    match spoil(world, BatchNode::Lock.of(bid), vec![set]).await {
+        Ok(done) => Ok(done.then_some(Spoilt { path, near: vec![bid.to_string()] })),
+        Err(error) if error.to_string().contains("version") => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Checks and repairs until nothing is said about it any more.
+async fn put_right(world: &World, spoilt: Spoilt) -> Result<Outcome> {
+    let options = Options::new(Dialect::Design);
+    let (mut named, until) = (Vec::new(), Instant::now() + RIGHT_WITHIN);
+    loop {
+        match fsck::check(world.session(), &options, &mut |_| ()).await {
+            // The servers are away: once more.
+            Err(_) if Instant::now() < until => {}
+            Err(error) => return Err(error.into()),
+            Ok(report) => {
+                others(world, &report, &spoilt);
+                let mine: Vec<_> =
+                    report.findings.iter().filter(|finding| spoilt.concerns(finding)).collect();
+                if mine.is_empty() {
+                    break;
+                }
+                for code in mine.iter().map(|finding| finding.code.to_string()) {
+                    if !named.contains(&code) {
+                        named.push(code);
+                    }
+                }
+                ensure!(
+                    Instant::now() < until,
+                    "{} was spoilt, and is not put right:\n{}",
+                    spoilt.path,
+                    report.text()
+                );
+                let _ = fsck::repair(world.session(), &options, &report, &mut |_| ()).await;
+            }
+        }
+        let_pass(PAUSE).await;
+    }
+    let by =
+        if named.is_empty() { "a node put it right".into() } else { format!("fsck: {}", named.join(" ")) };
+    Ok(Outcome::Witnessed(format!("{}, {by}", spoilt.path)))
+}
+
+/// What a check calls wrong that nobody has spoilt.
+fn others(world: &World, report: &Report, spoilt: &Spoilt) {
+    for finding in &report.findings {
+        if finding.severity == Severity::Error && !spoilt.concerns(finding) {
+            world.book.breach(format!("fsck, in the middle of work: {finding}"));
+        }
+    }
+}

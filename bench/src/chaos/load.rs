@@ -1,0 +1,108 @@
+//! Deposits, one after the other, as long as faults are made; and who was told what of each.
+//!
+//! A deposit is submitted over HTTP to whichever node answers, under its own uuid, again and again until one says yes.
+//! What it was answered is entered: at the end every one of them must be there once.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use ingest_harness::let_pass;
+use ingest_queue::ids::{Bid, Jid};
+use parking_lot::Mutex;
+use serde_json::json;
+
+use super::deposit::{Deposit, deposit};
+use super::people;
+use super::source::{Published, Served};
+use super::world::World;
+
+/// As many jobs are under way at most: enough for everybody to have something to do.
+const BACKLOG: usize = 50;
+const PAUSE: Duration = Duration::from_millis(700);
+
+/// A deposit that somebody has said yes to.
+#[derive(Debug, Clone)]
+pub(crate) struct Made {
+    pub(crate) deposit: Deposit,
+    pub(crate) bid: Bid,
+    pub(crate) served: Vec<Arc<Served>>,
+}
+
+/// What was deposited.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    next: AtomicU64,
+    full: AtomicBool,
+    made: Mutex<Vec<Made>>,
+    spoilt: Mutex<BTreeSet<Jid>>,
+}
+
+impl Ledger {
+    /// Nothing more is deposited by itself.
+    pub(crate) fn close(&self) {
+        self.full.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn made(&self) -> Vec<Made> {
+        self.made.lock().clone()
+    }
+
+    /// Somebody has written garbage into a node of this job: its history may not be whole.
+    pub(crate) fn spoil(&self, jid: Jid) {
+        self.spoilt.lock().insert(jid);
+    }
+
+    pub(crate) fn is_spoilt(&self, jid: Jid) -> bool {
+        self.spoilt.lock().contains(&jid)
+    }
+
+    /// Every source has from now on what it lacked.
+    pub(crate) fn repair_sources(&self) {
+        self.made.lock().iter().flat_map(|made| &made.served).for_each(|served| served.repair());
+    }
+}
+
+/// Deposits until the ledger is closed.
+pub(crate) async fn run(world: &World) -> Result<()> {
+    while !world.ledger.full.load(Ordering::SeqCst) {
+        if world.under_way().await? < BACKLOG {
+            submit(world, None).await?;
+        }
+        let_pass(PAUSE).await;
+    }
+    Ok(())
+}
+
+/// Makes one deposit, for a collection if it matters.
+pub(crate) async fn submit(world: &World, collection: Option<&'static str>) -> Result<Bid> {
+    let number = world.ledger.next.fetch_add(1, Ordering::SeqCst);
+    let mut deposit = deposit(world.seed, number);
+    if let Some(collection) = collection {
+        deposit.collection = collection;
+    }
+    let Published { payload, sha256, served } = world.sources.publish(&deposit);
+    let mut body = json!({
+        "profile": format!("{}_content", deposit.collection),
+        "submitter": "chaos",
+        "payload_url": payload.as_str(),
+        "uuid": deposit.uuid,
+    });
+    match sha256 {
+        None => body["type"] = "single_file_batch_manifest".into(),
+        Some(sha256) => {
+            body["type"] = "file".into();
+            body["local_id"] = json!([deposit.rows[0].local_id]);
+            body["digest_type"] = "sha-256".into();
+            body["digest_value"] = sha256.into();
+        }
+    }
+    let at = usize::try_from(number).unwrap_or(0);
+    let answer = people::insist(world, at, reqwest::Method::POST, "/api/v1/batches", Some(&body)).await?;
+    let bid = answer["bid"].as_str().and_then(|bid| bid.parse().ok());
+    let bid = bid.with_context(|| format!("a submission was answered {answer}"))?;
+    world.ledger.made.lock().push(Made { deposit, bid, served });
+    Ok(bid)
+}

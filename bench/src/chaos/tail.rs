@@ -1,0 +1,172 @@
+//! What a node says, as it says it.
+//!
+//! The log of a node grows as long as the run lasts, so each look reads only what is new. Lines have numbers: whoever
+//! wants to know what is said from now on takes a mark first.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use ingest_harness::let_pass;
+use parking_lot::Mutex;
+use serde_json::Value;
+
+/// Lines that are kept for those who look for one.
+const KEPT: usize = 4000;
+const LOOK: Duration = Duration::from_millis(40);
+
+/// The log of all nodes of a name.
+#[derive(Debug)]
+pub(crate) struct Tail {
+    file: PathBuf,
+    read: Mutex<Lines>,
+}
+
+#[derive(Debug, Default)]
+struct Lines {
+    offset: u64,
+    rest: Vec<u8>,
+    /// The number of the first line that is kept.
+    first: usize,
+    kept: VecDeque<Value>,
+    /// Lines of the level ERROR, by message.
+    errors: BTreeMap<String, usize>,
+    /// Restarts, by reason.
+    restarts: BTreeMap<String, usize>,
+    /// What nobody may do.
+    panics: Vec<String>,
+}
+
+impl Tail {
+    pub(crate) fn new(file: PathBuf) -> Self {
+        Self { file, read: Mutex::default() }
+    }
+
+    /// The number that the next line will have.
+    pub(crate) fn mark(&self) -> usize {
+        let mut lines = self.read.lock();
+        lines.read_on(&self.file);
+        lines.first + lines.kept.len()
+    }
+
+    /// The first line since a mark that fits.
+    pub(crate) fn since(&self, mark: usize, fits: impl Fn(&Value) -> bool) -> Option<Value> {
+        let mut lines = self.read.lock();
+        lines.read_on(&self.file);
+        let skip = mark.saturating_sub(lines.first);
+        lines.kept.iter().skip(skip).find(|line| fits(line)).cloned()
+    }
+
+    /// Whether this message was said since a mark.
+    pub(crate) fn said(&self, mark: usize, message: &str) -> bool {
+        self.since(mark, |line| line["message"] == message).is_some()
+    }
+
+    /// Waits for a line that fits, for so long.
+    pub(crate) async fn says(
+        &self,
+        mark: usize,
+        within: Duration,
+        fits: impl Fn(&Value) -> bool,
+    ) -> Option<Value> {
+        let until = Instant::now() + within;
+        loop {
+            if let Some(line) = self.since(mark, &fits) {
+                return Some(line);
+            }
+            if Instant::now() >= until {
+                return None;
+            }
+            let_pass(LOOK).await;
+        }
+    }
+
+    pub(crate) fn errors(&self) -> BTreeMap<String, usize> {
+        self.read.lock().errors.clone()
+    }
+
+    pub(crate) fn restarts(&self) -> BTreeMap<String, usize> {
+        self.read.lock().restarts.clone()
+    }
+
+    pub(crate) fn panics(&self) -> Vec<String> {
+        self.read.lock().panics.clone()
+    }
+
+    /// The last lines, for people.
+    pub(crate) fn last(&self, count: usize) -> String {
+        let lines = self.read.lock();
+        let skip = lines.kept.len().saturating_sub(count);
+        lines.kept.iter().skip(skip).map(Value::to_string).collect::<Vec<_>>().join("\n")
+    }
+}
+
+impl Lines {
+    fn read_on(&mut self, file: &PathBuf) {
+        let mut new = Vec::new();
+        let read = std::fs::File::open(file).and_then(|mut file| {
+            file.seek(SeekFrom::Start(self.offset))?;
+            file.read_to_end(&mut new)
+        });
+        let Ok(count) = read else { return };
+        self.offset += count as u64;
+        self.rest.extend_from_slice(&new);
+        while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.rest.drain(..=end).collect();
+            self.take(&String::from_utf8_lossy(&line));
+        }
+    }
+
+    fn take(&mut self, text: &str) {
+        let Ok(line) = serde_json::from_str::<Value>(text) else {
+            if text.contains("panicked at") {
+                self.panics.push(text.trim().to_owned());
+            }
+            return;
+        };
+        let message = line["message"].as_str().unwrap_or_default();
+        if line["level"] == "ERROR" {
+            *self.errors.entry(message.to_owned()).or_default() += 1;
+        }
+        if message == "restarted" {
+            let reason = line["reason"].as_str().unwrap_or_default();
+            let (actor, why) =
+                (line["actor"].as_str().unwrap_or_default(), line["why"].as_str().unwrap_or_default());
+            let what =
+                if reason == "expired" { reason.to_owned() } else { format!("{reason} of {actor}: {why}") };
+            *self.restarts.entry(what).or_default() += 1;
+            if reason == "panic" {
+                self.panics.push(text.trim().to_owned());
+            }
+        }
+        self.kept.push_back(line);
+        if self.kept.len() > KEPT {
+            self.kept.pop_front();
+            self.first += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_said_after_the_mark_is_found_and_panics_are_remembered() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("log");
+        let say = |text: &str| {
+            use std::io::Write as _;
+            let mut log = std::fs::File::options().create(true).append(true).open(&file).unwrap();
+            log.write_all(text.as_bytes()).unwrap();
+        };
+        let tail = Tail::new(file.clone());
+        say("{\"message\":\"ready\"}\n{\"message\":\"half");
+        let mark = tail.mark();
+        assert!(!tail.said(mark, "ready") && tail.said(0, "ready"));
+        say(" said\"}\nthread 'x' panicked at y:\n");
+        assert!(tail.said(mark, "half said"));
+        assert_eq!(tail.panics().len(), 1);
+    }
+}
