@@ -32,6 +32,7 @@ use crate::batches;
 use crate::crash::{Crash, handled};
 use crate::desk::Desk;
 use crate::house::{House, Life, Task};
+use crate::timekeeper::Watched;
 
 /// The pause before the first retry, and the longest.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -288,8 +289,10 @@ impl State {
             Err(Error::Lost { .. } | Error::Changed { .. } | Error::NotFound(_)) => return Ok(Look::Again),
             Err(error) => return Err(error),
         };
+        let watched = Watched::new(&self.setup.house, &desk);
         let work = self.work(&mut lease, &progress, &cancel);
         let answer = ingest_steps::outcome::BUSY.scope(Arc::new(sitting.clone()), work).await;
+        drop(watched);
         let looked = match answer {
             Ok(looked) => looked,
             Err(Failure::Lost(why)) => {

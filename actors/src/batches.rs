@@ -3,7 +3,7 @@
 //! An actor appears when its batch does or when its status changes, and ends when nothing is to be done for it.
 //!
 //! **When things break.** A BatchActor that dies is started again, at once the first time and then after a growing
-//! pause; the lock that it held is released. After a reconnect all batches are looked at again.
+//! pause; the lock that it held is released. One whose work makes no progress for `supervision.batch_stall` is ended, too. After a reconnect all batches are looked at again.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -20,13 +20,16 @@ use tokio::time::Instant;
 use crate::batch::{self, BatchActor};
 use crate::crash::{Crash, Death, Reason, death, handled};
 use crate::desk::Desk;
-use crate::house::{About, House, Life};
+use crate::house::{About, Counts, House, Life};
 use crate::release;
 use crate::restart::{Restarts, Verdict};
 use crate::watcher::BatchEvent;
 
 /// Batches that are looked at side by side when all are.
 const AT_ONCE: usize = 32;
+
+/// The pool of the desks at which batches are worked on.
+pub(crate) const POOL: &str = "batches";
 
 /// What is told about batches.
 #[derive(Debug)]
@@ -171,7 +174,7 @@ impl State {
     }
 
     async fn start(&mut self, myself: &ActorRef<Message>, bid: Bid) -> Result<(), Crash> {
-        let desk = self.house.floor.desk("batches", bid.to_string());
+        let desk = self.house.floor.desk(POOL, bid.to_string());
         let setup = batch::Setup {
             house: self.house.clone(),
             life: self.life.clone(),
@@ -244,6 +247,10 @@ impl State {
         let Some(bid) = self.of.remove(&id) else { return Ok(()) };
         let Some(live) = self.live.remove(&bid) else { return Ok(()) };
         let crash = match death {
+            _ if live.desk.has_stalled() => {
+                Counts::add(&self.house.counts.stalls, 1);
+                Crash::of(Reason::Stall, "what was done for its batch made no progress")
+            }
             Death::Crashed(crash) => crash,
             Death::Stopped(why) => Crash::of(Reason::Killed, format!("it was stopped: {why}")),
         };

@@ -203,18 +203,21 @@ pub struct Supervision {
     pub backoff: Duration,
     #[serde(with = "humantime_serde")]
     pub max_backoff: Duration,
+    /// After how long without any progress what is done for a batch is stopped, and begun again where it was.
+    #[serde(with = "humantime_serde")]
+    pub batch_stall: Duration,
 }
 
 impl Default for Supervision {
     fn default() -> Self {
         let Policy { max_restarts, within, backoff, max_backoff } = Policy::default();
-        Self { max_restarts, within, backoff, max_backoff }
+        Self { max_restarts, within, backoff, max_backoff, batch_stall: Duration::from_hours(1) }
     }
 }
 
 impl Supervision {
     pub fn policy(&self) -> Policy {
-        let Self { max_restarts, within, backoff, max_backoff } = *self;
+        let Self { max_restarts, within, backoff, max_backoff, .. } = *self;
         Policy { max_restarts, within, backoff, max_backoff }
     }
 }

@@ -21,6 +21,7 @@ use ingest_queue::ids::Jid;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::time::Instant;
 
+use crate::batches;
 use crate::crash::handled;
 use crate::desk::Desk;
 use crate::elected::{self, Post};
@@ -182,6 +183,9 @@ impl State {
 
     fn stall(&self, desk: &Desk) -> Option<Duration> {
         let settings = self.house.settings.load();
+        if desk.pool == batches::POOL {
+            return Some(settings.supervision.batch_stall);
+        }
         settings.pools.named(&desk.pool).map(|pool| pool.stall)
     }
 

@@ -47,6 +47,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("queue.commits", Rule::AtLeastOne),
     ("queue.together", Rule::AtLeastOne),
     ("supervision.within", Rule::Lasting),
+    ("supervision.batch_stall", Rule::Lasting),
     ("upkeep.every", Rule::Lasting),
     ("upkeep.*.every", Rule::Lasting),
     ("stats.every", Rule::Lasting),

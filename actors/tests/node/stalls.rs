@@ -72,6 +72,31 @@ async fn a_step_without_progress_in_any_state_is_stopped_counted_and_retried() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_expansion_without_progress_is_stopped_and_begun_again() {
+    let place = Place::new(On::Embedded).await;
+    let files = FileServer::start().await;
+    // Takes the first request and never answers it.
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = silent.local_addr().unwrap();
+    let node = place.node_with("node-1", None, |node, _| node.supervision.batch_stall = STALL).await;
+    let queue = place.queue().await;
+    let url = format!("http://{address}/list.checkm").parse().unwrap();
+    let bid = kit::submit(&queue, kit::submission(&url, Some("batch-manifest"))).await;
+    let (held, _) = silent.accept().await.unwrap();
+    let stalled = kit::restarted(&node, &format!("batch {bid}")).await;
+    assert_eq!((stalled.reason.as_str(), stalled.job), ("stall", None));
+    // Another batch is not kept waiting by it, and the one who begins again asks again.
+    let row = [made::file_row(&files, "/o/1", b"first", "first.txt")];
+    let good = files.put("/good.checkm", made::manifest(Kind::Object, &row));
+    let other = kit::submit(&queue, kit::submission(&good, None)).await;
+    assert_eq!(kit::reported(&queue, other).await, BatchState::Completed);
+    silent.accept().await.unwrap();
+    drop((held, silent));
+    kit::drained(node).await;
+    kit::clean(&queue).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_step_with_progress_runs_on_and_is_stopped_when_it_has_none_also_by_another_timekeeper() {
     let place = Place::new(On::Embedded).await;
     let files = FileServer::start().await;
