@@ -13,6 +13,7 @@
 //! | what a job looks like in the tree | [`job`]; as the queue makes it: [`deposit`] |
 //! | the servers and trees, and where they lie on disk | [`trees`], [`scratch`] |
 //! | the chaos run, which measures nothing | [`chaos`] |
+//! | where a process spends its time | [`flame`] |
 //!
 //! A benchmark that finds its own counts not confirmed by the tree fails: a number that cannot be
 //! trusted is not printed.
@@ -24,6 +25,7 @@ mod chaos;
 mod deposit;
 mod download;
 mod expand;
+mod flame;
 mod job;
 mod load;
 mod manifest;
@@ -34,6 +36,7 @@ mod store;
 mod transitions;
 mod trees;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -107,6 +110,8 @@ struct Context {
     /// With the cases that take minutes to prepare.
     long: bool,
     json: bool,
+    /// Where flame graphs of nodes go.
+    flame: Option<PathBuf>,
     /// Of the chaos run.
     seed: u64,
     length: Duration,
@@ -145,6 +150,9 @@ struct Args {
     /// Run the cases that take minutes to prepare, too
     #[arg(long)]
     long: bool,
+    /// Of the node benchmark: a flame graph of each node goes into this directory; what is measured meanwhile is less than it would be
+    #[arg(long, value_name = "DIR")]
+    flame: Option<PathBuf>,
     /// How long the chaos run makes faults
     #[arg(long, value_name = "N", default_value_t = 2.0, value_parser = minutes)]
     minutes: f64,
@@ -184,6 +192,7 @@ fn run(args: Args) -> Result<()> {
         case: args.case,
         long: args.long,
         json: args.json,
+        flame: args.flame,
         seed: args.seed.unwrap_or_else(|| rand::random_range(0..1_000_000)),
         length: Duration::from_secs_f64(args.minutes * 60.0),
         report: Report::new(bench.name, args.json),

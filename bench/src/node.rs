@@ -34,6 +34,7 @@ use self::lives::Lives;
 use crate::Context;
 use crate::ceiling::Ceiling;
 use crate::deposit::{Deposit, ROWS, new_jobs};
+use crate::flame::Flame;
 use crate::load::{Span, middle};
 use crate::trees::{ENGINES, Trees};
 
@@ -151,6 +152,10 @@ async fn compare(
         chains.push(chain);
     }
     let mut bare = ceiling.begin().await?;
+    let flames = match &context.flame {
+        Some(_) => chains.iter().map(|chain| Flame::of(chain.daemon.pid())).collect::<Result<Vec<_>>>()?,
+        None => Vec::new(),
+    };
     let mut baseline = Vec::new();
     {
         let cases = engines.iter().map(|engine| case(engine)).collect::<Vec<_>>().join(" and ");
@@ -163,6 +168,12 @@ async fn compare(
             }
         }
         baseline.push(bare.go_on(slice).await.with_context(Ceiling::name)?);
+    }
+    for (flame, chain) in flames.into_iter().zip(&chains) {
+        let dir = context.flame.clone().unwrap_or_default();
+        let title = format!("A node on {}, steps that do nothing, 128 workers in each state", chain.engine);
+        let samples = flame.draw(&title, &dir.join(format!("flame-{}.svg", chain.engine)))?;
+        eprintln!("{}: {samples} samples", case(chain.engine));
     }
     bare.end().await?;
     ceiling.reader.close().await?;

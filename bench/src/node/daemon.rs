@@ -112,6 +112,10 @@ impl Daemon {
         Ok(daemon)
     }
 
+    pub(super) fn pid(&self) -> Pid {
+        self.pid
+    }
+
     /// Nothing of it runs until it may go on.
     pub(super) fn stop(&mut self) -> Result<()> {
         self.signal(Signal::STOP)
