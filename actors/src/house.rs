@@ -3,27 +3,27 @@
 //! [`House`] lives as long as the node. [`Life`] lives as long as one session of the tree: everything that must not
 //! outlive the session is in there, and a new session brings a new one.
 
+mod directory;
+mod life;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use ingest_queue::committer::Serving;
-use ingest_queue::index::finder::Finder;
 use ingest_queue::journal::Alert;
-use ingest_queue::queue::Queue;
 use ingest_queue::shared::SharedNow;
-use ingest_queue::states::JobState;
 use ingest_steps::profile::Profiles;
 use ingest_steps::services::Services;
-use ingest_steps::step::admit::Freed;
 use ingest_store::{SessionState, Store};
 use parking_lot::RwLock;
 use ractor::ActorRef;
 use tokio::sync::{broadcast, watch};
 
-use crate::bench::Bench;
+pub use self::directory::Directory;
+pub(crate) use self::directory::tell;
+pub use self::life::{Component, Life};
 use crate::crash::Crash;
 use crate::desk::Floor;
 use crate::feeds::board::Board;
@@ -31,11 +31,10 @@ use crate::gate::Auditor;
 use crate::meters::Meters;
 use crate::restart::Verdict;
 use crate::restart_log::{Restart, RestartLog};
-use crate::root::Role;
 use crate::settings::Settings;
 use crate::shared::Judge;
 use crate::work::Work;
-use crate::{access, batches, feeds, gate, janitor, pools, registrar, root, timekeeper, watcher};
+use crate::{access, batches, feeds, pools, registrar, root};
 
 /// Whether the node takes work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -120,149 +119,6 @@ pub struct Counts {
 impl Counts {
     pub(crate) fn add(count: &AtomicU64, more: u64) {
         count.fetch_add(more, Ordering::Relaxed);
-    }
-}
-
-/// Where actors find each other. An actor is there before it looks at anything for the first time, so that whatever it
-/// does not see it is told; one that has died is not there.
-#[derive(Debug, Default)]
-pub struct Directory {
-    pub(crate) registrar: RwLock<Option<ActorRef<registrar::Message>>>,
-    pub(crate) watcher: RwLock<Option<ActorRef<watcher::Message>>>,
-    pub(crate) batches: RwLock<Option<ActorRef<batches::Message>>>,
-    pub(crate) pools: RwLock<Option<ActorRef<pools::Message>>>,
-    pub(crate) access: RwLock<Option<ActorRef<access::Message>>>,
-    pub(crate) feeds: RwLock<Option<ActorRef<feeds::Message>>>,
-    pub(crate) timekeeper: RwLock<Option<ActorRef<timekeeper::Message>>>,
-    pub(crate) janitor: RwLock<Option<ActorRef<janitor::Message>>>,
-    pub(crate) gate: RwLock<Option<ActorRef<gate::Message>>>,
-    /// The idle workers of each state.
-    pub(crate) benches: RwLock<BTreeMap<JobState, Arc<Bench>>>,
-}
-
-impl Directory {
-    /// A child of the root is not to be found any more.
-    pub(crate) fn forget(&self, role: Role) {
-        match role {
-            Role::Registrar => *self.registrar.write() = None,
-            Role::Watcher => *self.watcher.write() = None,
-            Role::Batches => *self.batches.write() = None,
-            Role::Pools => {
-                *self.pools.write() = None;
-                self.benches.write().clear();
-            }
-            Role::Access => *self.access.write() = None,
-            Role::Timekeeper => *self.timekeeper.write() = None,
-            Role::Janitor => *self.janitor.write() = None,
-            Role::Gate => *self.gate.write() = None,
-            Role::Feeds => *self.feeds.write() = None,
-            Role::Session | Role::Committer => {}
-        }
-    }
-
-    pub(crate) fn bench(&self, state: JobState) -> Option<Arc<Bench>> {
-        self.benches.read().get(&state).cloned()
-    }
-}
-
-/// Tells an actor something; if it is being restarted, it looks for itself when it is back.
-pub(crate) fn tell<M: ractor::Message>(to: &RwLock<Option<ActorRef<M>>>, message: M) {
-    if let Some(actor) = &*to.read() {
-        let _ = actor.cast(message);
-    }
-}
-
-/// A component as its node says, with its name in the tree.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Component {
-    /// `HOST-NNNNNNNNNN`.
-    pub path_name: String,
-    pub node: String,
-    pub file_system: String,
-}
-
-/// What lives as long as a session of the tree.
-#[derive(Debug)]
-pub struct Life {
-    pub queue: Queue,
-    pub serving: Serving,
-    pub services: ArcSwap<Services>,
-    pub finder: ArcSwapOption<Finder>,
-    /// Its own name among the components, when it is known.
-    pub own_name: RwLock<String>,
-    pub components: RwLock<Vec<Component>>,
-    /// Since when no component has had this file system.
-    pub gone: RwLock<BTreeMap<String, std::time::Instant>>,
-    /// Jobs that have ended since somebody asked.
-    pub(crate) ended: Ended,
-    /// Whether the ingest queue is held, as the watcher knows it.
-    pub(crate) held: watch::Sender<bool>,
-    /// Somebody has come or gone: requests for a node that is not there any more are anybody's.
-    pub(crate) living: tokio::sync::Notify,
-}
-
-/// Jobs that have ended. If nobody asks, they are forgotten, and that is known.
-#[derive(Debug, Default)]
-pub(crate) struct Ended(parking_lot::Mutex<(Vec<ingest_queue::ids::Jid>, bool)>);
-
-impl Ended {
-    const MOST: usize = 100_000;
-
-    pub(crate) fn add(&self, jid: ingest_queue::ids::Jid) {
-        let (jids, missing) = &mut *self.0.lock();
-        if jids.len() < Self::MOST {
-            jids.push(jid);
-        } else {
-            jids.clear();
-            *missing = true;
-        }
-    }
-
-    /// Some may be missing.
-    pub(crate) fn missed(&self) {
-        self.0.lock().1 = true;
-    }
-
-    /// `None`: some are missing.
-    pub(crate) fn drain(&self) -> Option<Vec<ingest_queue::ids::Jid>> {
-        let (jids, missing) = std::mem::take(&mut *self.0.lock());
-        (!missing).then_some(jids)
-    }
-}
-
-impl Life {
-    pub(crate) fn new(queue: Queue, serving: Serving, services: Services) -> Self {
-        Self {
-            queue,
-            serving,
-            services: ArcSwap::from_pointee(services),
-            finder: ArcSwapOption::empty(),
-            own_name: RwLock::default(),
-            components: RwLock::default(),
-            gone: RwLock::default(),
-            ended: Ended::default(),
-            held: watch::Sender::new(false),
-            living: tokio::sync::Notify::new(),
-        }
-    }
-
-    pub fn services(&self) -> Arc<Services> {
-        self.services.load_full()
-    }
-
-    pub fn finder(&self) -> Option<Arc<Finder>> {
-        self.finder.load_full()
-    }
-
-    pub fn freed(&self) -> Freed {
-        self.services.load().freed.clone()
-    }
-
-    /// How many other nodes come before this one, for a thing with this number.
-    pub(crate) fn rank(&self, number: u32) -> u32 {
-        let names: Vec<String> = self.components.read().iter().map(|one| one.path_name.clone()).collect();
-        let rank = ingest_queue::index::rank_of(&names, &self.own_name.read(), number);
-        u32::try_from(rank).unwrap_or(u32::MAX)
     }
 }
 

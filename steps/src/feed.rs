@@ -8,7 +8,7 @@
 //! | what is new, in order, by a checkpoint | [`news`] |
 //! | one round: ask, and make a batch of each item | [`round()`] |
 //! | what an item becomes | [`submission`] |
-//! | documents, read within bounds | [`xml`], [`pages`] |
+//! | documents, one after the other, read within bounds | [`paged`], [`pages`], [`xml`] |
 //!
 //! A source says what is new since a checkpoint; a round makes a batch of each item, in order, each in one multi with
 //! the checkpoint that stands behind it. Nothing else remembers what was consumed.
@@ -22,6 +22,7 @@ pub mod atom;
 pub mod drop_box;
 pub mod news;
 pub mod oai_pmh;
+pub mod paged;
 pub mod pages;
 pub mod resource_sync;
 mod round;
@@ -39,6 +40,7 @@ use ingest_queue::ids::Bid;
 use ingest_queue::queue::Queue;
 use url::Url;
 
+use self::paged::Paged;
 pub use self::round::{Broken, Round, round};
 pub use self::settings::{Feed, Kind, Policy};
 use crate::digest::Digest;
@@ -151,8 +153,10 @@ pub async fn open(name: &str, feed: &Feed, services: &Services) -> Result<Box<dy
             let (urls, roots) = (services.settings.urls.clone(), &services.settings.fetch.file_roots);
             Box::new(drop_box::DropBox::open(name, settings.clone(), urls, roots).await?)
         }
-        Kind::Atom(web) => Box::new(atom::Atom::new(fetcher, Arc::new(web.clone()))),
+        Kind::Atom(web) => Box::new(Paged::new(fetcher, Arc::new(web.clone()), atom::Atom)),
         Kind::OaiPmh(oai) => Box::new(oai_pmh::OaiPmh::new(fetcher, Arc::new(oai.clone()))),
-        Kind::ResourceSync(web) => Box::new(resource_sync::ResourceSync::new(fetcher, Arc::new(web.clone()))),
+        Kind::ResourceSync(web) => {
+            Box::new(Paged::new(fetcher, Arc::new(web.clone()), resource_sync::ResourceSync))
+        }
     })
 }

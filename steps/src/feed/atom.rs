@@ -8,29 +8,17 @@
 //! **When things break.** An entry without id or date cannot be told from others: it is left out, and told. Entries that are
 //! taken out of a feed between two of its pages may hide others; archives have no such gaps.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use ingest_queue::date::Date;
-use ingest_queue::ids::Bid;
 use url::Url;
 
-use super::news::{self, Gather, Seen};
-use super::pages::{Pages, digest, wrong};
-use super::settings::Web;
+use super::news::{self, Gather};
+use super::paged::Format;
+use super::pages::{announced, web_url};
 use super::xml::{self, Element};
-use super::{Item, News, Payload, Source, What};
-use crate::fetch::Fetcher;
-use crate::outcome::{Cancel, Failure, Result};
+use super::{Item, Payload, What};
 
 #[derive(Debug)]
-pub struct Atom {
-    fetcher: Arc<Fetcher>,
-    web: Arc<Web>,
-    seen: Seen,
-}
+pub struct Atom;
 
 /// What stands on a page.
 #[derive(Debug, Default)]
@@ -41,25 +29,15 @@ struct Page {
     older: Option<Url>,
 }
 
-impl Atom {
-    pub fn new(fetcher: Arc<Fetcher>, web: Arc<Web>) -> Self {
-        Self { fetcher, web, seen: Seen::default() }
-    }
-
-    async fn news(&mut self, last: &str, cancel: &Cancel) -> Result<News> {
-        let mut gather = Gather::new(last, self.web.overlap, &mut self.seen).map_err(Failure::fail)?;
-        let mut pages = Pages::new(&self.fetcher, self.web.max_pages);
-        let mut next = Some(self.web.url.clone());
-        while let Some(url) = next.take() {
-            let document = pages.get(&url, cancel).await?;
-            let page = page(&document, &url).map_err(wrong(&url))?;
-            if page.odd > 0 {
-                tracing::warn!(odd = page.odd, "entries without id or date cannot be used");
-            }
-            next = page.older.filter(|_| !is_behind(&page.entries, gather.from()));
-            page.entries.into_iter().for_each(|entry| gather.add(entry));
+impl Format for Atom {
+    fn read(&self, document: &[u8], at: &Url, _: usize, gather: &mut Gather<'_>) -> Result<Vec<Url>, String> {
+        let page = page(document, at)?;
+        if page.odd > 0 {
+            tracing::warn!(odd = page.odd, "entries without id or date cannot be used");
         }
-        Ok(gather.finish())
+        let older = page.older.filter(|_| !is_behind(&page.entries, gather.from()));
+        page.entries.into_iter().for_each(|entry| gather.add(entry));
+        Ok(older.into_iter().collect())
     }
 }
 
@@ -94,15 +72,6 @@ fn page(document: &[u8], url: &Url) -> Result<Page, String> {
         Some("feed") => Ok(page),
         other => Err(format!("it is `{}`, and no Atom feed", other.unwrap_or_default())),
     }
-}
-
-/// An address on the web, as it stands in a document.
-pub(super) fn web_url(base: &Url, href: &str) -> Result<Url, String> {
-    let url = base.join(href.trim()).map_err(|error| format!("`{href:.200}`: {error}"))?;
-    if !matches!(url.scheme(), "http" | "https") {
-        return Err(format!("`{href:.200}` leads out of the web"));
-    }
-    Ok(url)
 }
 
 fn entry(entry: &Element, base: &Url) -> Option<Item> {
@@ -144,24 +113,7 @@ fn payloads(entry: &Element, base: &Url) -> Result<Vec<Payload>, String> {
 }
 
 fn payload(link: &Element, href: &str, base: &Url) -> Result<Payload, String> {
-    let size = link.attribute("length").and_then(|length| length.trim().parse().ok());
-    let digest = link.attribute("hash").and_then(digest);
-    Ok(Payload { size, digest, ..Payload::at(web_url(base, href)?) })
-}
-
-impl Source for Atom {
-    fn ask<'a>(&'a mut self, last: &'a str, cancel: &'a Cancel) -> BoxFuture<'a, Result<News>> {
-        self.news(last, cancel).boxed()
-    }
-
-    fn taken<'a>(&'a mut self, item: &'a Item, _: Option<Bid>) -> BoxFuture<'a, Result<()>> {
-        self.seen.add(item);
-        std::future::ready(Ok(())).boxed()
-    }
-
-    fn interval(&self) -> Option<Duration> {
-        Some(self.web.interval)
-    }
+    Ok(announced(web_url(base, href)?, link.attribute("length"), link.attribute("hash")))
 }
 
 #[cfg(test)]

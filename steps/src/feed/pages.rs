@@ -10,6 +10,7 @@ use std::collections::HashSet;
 use bytes::Bytes;
 use url::Url;
 
+use super::Payload;
 use crate::digest::Digest;
 use crate::fetch::{Fetcher, redacted};
 use crate::outcome::{Cancel, Failure, Result};
@@ -49,8 +50,23 @@ pub fn wrong(url: &Url) -> impl Fn(String) -> Failure {
     move |why| Failure::later(format!("{shown}: {why}"))
 }
 
+/// An address on the web, as it stands in a document.
+pub fn web_url(base: &Url, href: &str) -> Result<Url, String> {
+    let url = base.join(href.trim()).map_err(|error| format!("`{href:.200}`: {error}"))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(format!("`{href:.200}` leads out of the web"));
+    }
+    Ok(url)
+}
+
+/// A payload with its length and its digests, as documents announce them.
+pub fn announced(url: Url, length: Option<&str>, hash: Option<&str>) -> Payload {
+    let size = length.and_then(|length| length.trim().parse().ok());
+    Payload { size, digest: hash.and_then(digest), ..Payload::at(url) }
+}
+
 /// Digests as feeds announce them: `sha-256:0123… md5:4567…`. The strongest that can be read.
-pub fn digest(text: &str) -> Option<Digest> {
+fn digest(text: &str) -> Option<Digest> {
     let one = |part: &str| {
         let (algorithm, value) = part.split_once(':')?;
         Digest::new(algorithm.parse().ok()?, value).ok()

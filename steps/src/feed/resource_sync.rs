@@ -8,33 +8,19 @@
 //! **When things break.** A resource without any date is told from its next version by its digest only, and is looked for
 //! in the tree each time that whoever consumes the feed has begun anew.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
-use std::time::Duration;
-
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
-use ingest_queue::ids::Bid;
 use url::Url;
 
-use super::atom::web_url;
-use super::news::{self, Gather, Seen};
-use super::pages::{Pages, digest, wrong};
-use super::settings::Web;
+use super::news::{self, Gather};
+use super::paged::Format;
+use super::pages::{announced, web_url};
 use super::xml::{self, Element};
-use super::{Item, News, Payload, Source, What};
-use crate::fetch::Fetcher;
-use crate::outcome::{Cancel, Failure, Result};
+use super::{Item, What};
 
 /// Deeper than a description, its capability lists, their indexes and lists nothing is.
 const DEEPEST: usize = 5;
 
 #[derive(Debug)]
-pub struct ResourceSync {
-    fetcher: Arc<Fetcher>,
-    web: Arc<Web>,
-    seen: Seen,
-}
+pub struct ResourceSync;
 
 /// What a document lists.
 #[derive(Debug, Default)]
@@ -44,35 +30,27 @@ struct Document {
     entries: Vec<Element>,
 }
 
-impl ResourceSync {
-    pub fn new(fetcher: Arc<Fetcher>, web: Arc<Web>) -> Self {
-        Self { fetcher, web, seen: Seen::default() }
-    }
-
-    async fn news(&mut self, last: &str, cancel: &Cancel) -> Result<News> {
-        let mut gather = Gather::new(last, self.web.overlap, &mut self.seen).map_err(Failure::fail)?;
-        let mut pages = Pages::new(&self.fetcher, self.web.max_pages);
-        let mut open = VecDeque::from([(self.web.url.clone(), 0)]);
-        while let Some((url, depth)) = open.pop_front() {
-            let bytes = pages.get(&url, cancel).await?;
-            let document = document(&bytes).map_err(wrong(&url))?;
-            let capability = document.capability.as_deref().unwrap_or("resourcelist");
-            let leads = document.index || matches!(capability, "description" | "capabilitylist");
-            if !leads {
-                for entry in &document.entries {
-                    gather.add(resource(entry, &url).map_err(wrong(&url))?);
-                }
-                continue;
+impl Format for ResourceSync {
+    fn read(
+        &self,
+        bytes: &[u8],
+        at: &Url,
+        depth: usize,
+        gather: &mut Gather<'_>,
+    ) -> Result<Vec<Url>, String> {
+        let document = document(bytes)?;
+        let capability = document.capability.as_deref().unwrap_or("resourcelist");
+        if !document.index && !matches!(capability, "description" | "capabilitylist") {
+            for entry in &document.entries {
+                gather.add(resource(entry, at)?);
             }
-            if depth >= DEEPEST {
-                return Err(wrong(&url)("lists lead to lists too often".into()));
-            }
-            for entry in wanted(&document, gather.from()) {
-                let at = entry.text_of("loc").unwrap_or_default();
-                open.push_back((web_url(&url, at).map_err(wrong(&url))?, depth + 1));
-            }
+            return Ok(Vec::new());
         }
-        Ok(gather.finish())
+        if depth >= DEEPEST {
+            return Err("lists lead to lists too often".into());
+        }
+        let wanted = wanted(&document, gather.from());
+        wanted.into_iter().map(|entry| web_url(at, entry.text_of("loc").unwrap_or_default())).collect()
     }
 }
 
@@ -132,23 +110,7 @@ fn resource(entry: &Element, base: &Url) -> Result<Item, String> {
     let what = if of("change") == Some("deleted") {
         What::Nothing("it was deleted there".into())
     } else {
-        let size = of("length").and_then(|length| length.trim().parse().ok());
-        What::Payload(vec![Payload { size, digest: of("hash").and_then(digest), ..Payload::at(url.clone()) }])
+        What::Payload(vec![announced(url.clone(), of("length"), of("hash"))])
     };
     Ok(Item { date, local_id: Some(url.to_string()), ..Item::new(id, what) })
-}
-
-impl Source for ResourceSync {
-    fn ask<'a>(&'a mut self, last: &'a str, cancel: &'a Cancel) -> BoxFuture<'a, Result<News>> {
-        self.news(last, cancel).boxed()
-    }
-
-    fn taken<'a>(&'a mut self, item: &'a Item, _: Option<Bid>) -> BoxFuture<'a, Result<()>> {
-        self.seen.add(item);
-        std::future::ready(Ok(())).boxed()
-    }
-
-    fn interval(&self) -> Option<Duration> {
-        Some(self.web.interval)
-    }
 }
