@@ -9,6 +9,7 @@
 //! there. A `FeedActor` that dies is started again, and its lock released. If the tree cannot be read now, it is read again.
 
 pub mod board;
+mod events;
 mod feed;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -23,11 +24,12 @@ use ingest_queue::nodes::WorkerNode;
 use ingest_queue::queue::Queue;
 use ingest_steps::feed::Feed;
 use ingest_store::error::Next;
-use ingest_store::{Event, TreeWatch};
 use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::time::Instant;
 
 use self::board::Control;
+pub(crate) use self::events::Told;
+use self::events::read_feeds;
 use self::feed::{Consumer, DONE, FeedActor};
 use crate::crash::{Crash, Death, Reason, death, handled};
 use crate::house::{About, House, Life, Mode, Task};
@@ -58,15 +60,6 @@ pub(crate) enum Message {
     /// Say in the registration what has changed.
     Write,
     Restart(Qid),
-}
-
-/// What an event says of a feed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Told {
-    /// Its lock is gone, a person has done something to it, or it is not known what.
-    Look,
-    /// Somebody wants it to be asked.
-    Ask,
 }
 
 /// The actor.
@@ -463,56 +456,6 @@ impl State {
             Verdict::GiveUp { count } => {
                 Err(Crash { message: format!("{name} died {count} times: {crash}"), ..crash }.into())
             }
-        }
-    }
-}
-
-/// Tells what happens to feeds, as far as it concerns those who consume them.
-async fn read_feeds(mut watch: TreeWatch, feeds: ActorRef<Message>) {
-    loop {
-        let event = watch.next().await;
-        let told = match &event {
-            Event::Ended(_) => return,
-            Event::Relist(_) => Some((None, Told::Look)),
-            Event::Children(_) => None,
-            Event::Created(at) | Event::Deleted(at) | Event::Changed(at) => told_of(&event, at),
-        };
-        if let Some((qid, told)) = told
-            && feeds.cast(Message::Feed(qid, told)).is_err()
-        {
-            return;
-        }
-    }
-}
-
-/// What an event says; `None`: nobody is concerned. That a feed's node was set is told: it may be a pause that is over.
-fn told_of(event: &Event, at: &str) -> Option<(Option<Qid>, Told)> {
-    let (qid, node) = Queue::feed_of(at)?;
-    match (event, node) {
-        (Event::Deleted(_), Some("lock")) | (Event::Changed(_), None) => Some((Some(qid), Told::Look)),
-        (Event::Created(_), Some("ask")) => Some((Some(qid), Told::Ask)),
-        _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn events_say_what_concerns_a_feed() {
-        let qid = Qid::of("a");
-        let told = |make: fn(String) -> Event, at: &str| told_of(&make(at.to_owned()), at);
-        assert_eq!(told(Event::Deleted, &map::feed_lock(qid)), Some((Some(qid), Told::Look)));
-        assert_eq!(told(Event::Changed, &map::feed(qid)), Some((Some(qid), Told::Look)));
-        assert_eq!(told(Event::Created, &map::feed_ask(qid)), Some((Some(qid), Told::Ask)));
-        for (make, at) in [
-            (Event::Created as fn(String) -> Event, map::feed_lock(qid)),
-            (Event::Deleted, map::feed_ask(qid)),
-            (Event::Changed, map::feed_lock(qid)),
-            (Event::Created, "/queues/nonsense/ask".to_owned()),
-        ] {
-            assert_eq!(told(make, &at), None, "{at}");
         }
     }
 }

@@ -5,7 +5,8 @@
 //! worker. Expirations come from a watch on the tree; the nodes take their turns, as with jobs that wait, and
 //! what one has removed the others forget. Process dates stand in the heap of the index, which hands out the jobs.
 //!
-//! From time to time it compares the clock with the tree's. It also tells people what they should hear of at once.
+//! From time to time it compares the clock with the tree's. The elected one of all nodes' timekeepers also tells the
+//! administrators what they should hear of at once.
 //!
 //! **When things break.** A timekeeper that died has forgotten everything; the next one looks at all desks, and has
 //! those looked at again who wait for a node. Whatever is judged late is judged late, never wrongly.
@@ -24,7 +25,7 @@ use tokio::time::Instant;
 use crate::batches;
 use crate::crash::handled;
 use crate::desk::Desk;
-use crate::elected::{self, Post};
+use crate::elected;
 use crate::house::{House, Life, Task, tell};
 use crate::worker::parked_with;
 
@@ -103,7 +104,9 @@ impl Actor for Timekeeper {
     ) -> Result<State, ActorProcessingErr> {
         *house.directory.timekeeper.write() = Some(myself.clone());
         let (due, watched, expires) = (BTreeMap::new(), HashMap::new(), HashMap::new());
-        let elected = elected::stand(&house, &life, elected::TIMER, for_all);
+        let told = life.clone();
+        let tell_all = move |post| alerts::tell_all(told.clone(), post);
+        let elected = elected::stand(&house, &life, elected::TIMER, tell_all);
         let tasks = vec![expirations::follow(&life, myself).await?, alerts::follow(&house, &life), elected];
         let mut state = State { house, life, due, next: 0, watched, timer: None, expires, tasks };
         state.begin();
@@ -152,9 +155,6 @@ impl Actor for Timekeeper {
         .await
     }
 }
-
-/// What the elected timekeeper does for all nodes, for as long as it is the one.
-async fn for_all(_: Post) {}
 
 impl State {
     /// What one before it may have known.

@@ -17,6 +17,7 @@
 //! | batches: make, expand, end, report, delete | [`batches`] |
 //! | process dates, expirations, keys | [`journal`] |
 //! | the access queue | [`access`] |
+//! | what administrators are to be told | [`alerts`] |
 //! | feeds, who consumes them, how they are divided | [`feeds`] |
 //! | holds on queues and collections | [`holds`] |
 //! | locks on objects, reservations of local ids | [`names`] |
@@ -31,6 +32,7 @@
 //! | what goes wrong, sorted by what to do next | [`error`] |
 
 pub mod access;
+pub mod alerts;
 pub mod batches;
 pub mod bulk;
 pub mod classes;

@@ -28,6 +28,8 @@ pub const INVENTORY_LOCKS: &str = "/locks/inventory";
 pub const LOCAL_IDS: &str = "/locks/localid";
 pub const ACCESS: &str = "/access";
 pub const OUTBOX: &str = "/outbox";
+/// What the administrators are to be told.
+pub const ALERTS: &str = "/alerts";
 pub const SPACE: &str = "/space";
 pub const MINTER: &str = "/minter";
 pub const COMPONENTS: &str = "/components";
@@ -67,6 +69,7 @@ pub fn directories(dialect: Dialect) -> Vec<String> {
         JOURNAL_DATES,
         JOURNAL_EXPIRATIONS,
         OUTBOX,
+        ALERTS,
         QUARANTINE,
         QUEUES,
         WORKERS,
@@ -343,6 +346,11 @@ pub fn feed_lock(qid: Qid) -> String {
 /// `/queues/QID/ask`: somebody wants it to be asked now.
 pub fn feed_ask(qid: Qid) -> String {
     format!("{QUEUES}/{qid}/ask")
+}
+
+/// `/alerts/NAME`.
+pub fn alert(name: &str) -> String {
+    format!("{ALERTS}/{name}")
 }
 
 /// `/outbox/BID-N`.

@@ -4,8 +4,8 @@
 //! nothing of the tree: while nothing is new, nothing is read or written there.
 //!
 //! **When things break.** A source that cannot be asked is tried again after pauses that grow up to `interval`; the third
-//! failure in a row is an alert: in the log, in the feed's lock for other nodes to show, and by mail to the
-//! administrators. Whoever has lost the feed gives up what it knows, and takes the feed again when it may.
+//! failure in a row is an alert: in the log, in the feed's lock for other nodes to show, and in `/alerts` for the
+//! administrators, once until it went well again, whoever consumes it. Whoever has lost the feed gives up what it knows, and takes the feed again when it may.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,6 @@ use std::time::Duration;
 use ingest_queue::error::Error;
 use ingest_queue::feeds::FeedLease;
 use ingest_steps::feed::{self, Broken, Feed, Round, Source};
-use ingest_steps::mail::Message as Mail;
 use ingest_steps::outcome::Failure;
 use ingest_store::SessionState;
 use ingest_store::error::Next;
@@ -221,7 +220,7 @@ impl Consumer {
             .await
     }
 
-    async fn went_well(&self, lease: &FeedLease, round: &Round) {
+    async fn went_well(&self, lease: &mut FeedLease, round: &Round) {
         let control = &self.control;
         let was_in_trouble = control.status().trouble.is_some();
         control.went_well(round, self.life.queue.now());
@@ -230,10 +229,12 @@ impl Consumer {
             tracing::info!(feed = control.name, "the feed can be asked again");
             let _ = self.life.queue.note_trouble(lease, None).await;
         }
+        // If it is refused, the next commit tells.
+        let _ = self.life.queue.calm_feed(lease).await;
     }
 
     /// How long to wait after a failure.
-    async fn failed(&self, lease: &FeedLease, interval: Option<Duration>, failure: &Failure) -> Duration {
+    async fn failed(&self, lease: &mut FeedLease, interval: Option<Duration>, failure: &Failure) -> Duration {
         let control = &self.control;
         let why = failure.to_string();
         let before = control.status().trouble;
@@ -243,39 +244,25 @@ impl Consumer {
             tracing::warn!(feed = control.name, why, "the feed cannot be asked");
             let _ = self.life.queue.note_trouble(lease, Some(&why)).await;
         }
-        if count == ALERT {
-            tracing::error!(feed = control.name, why, count, "alert: the feed fails again and again");
-            self.alert(&why).await;
+        if count >= ALERT {
+            self.alert(lease, &why, count).await;
         }
         pause_after(count, interval)
     }
 
-    /// Tells the administrators. If that fails, the log has it.
-    async fn alert(&self, why: &str) {
-        let services = self.life.services();
-        let to = services.settings.mail.admins.clone();
-        if to.is_empty() {
-            return;
-        }
-        let (name, now) = (&self.control.name, std::time::SystemTime::now());
-        let text = format!(
-            "The feed {name} could not be asked {ALERT} times in a row on the node {}.\n\nMost recently:\n{why}\n\n\
-             It is tried again, after growing pauses. `ingestd feeds show {name}` tells how it fares.\n",
-            self.house.name
-        );
-        let since = now.duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_millis());
-        let message = Mail {
-            id: format!("feed-{name}-{since}@{}", services.sender.host),
-            from: services.sender.from.clone(),
-            to,
-            subject: format!("The feed {name} fails"),
-            date: now,
-            html: String::new(),
-            text,
-            attachments: Vec::new(),
-        };
-        if let Err(failure) = services.mail.send(&message).await {
-            tracing::warn!(feed = name, %failure, "the administrators could not be told");
+    /// The administrators are to be told, once. What cannot be kept now is kept after the next failure.
+    async fn alert(&self, lease: &mut FeedLease, why: &str, count: u32) {
+        match self.life.queue.alert_feed(lease, why).await {
+            Ok(true) => {
+                tracing::error!(
+                    feed = self.control.name,
+                    why,
+                    count,
+                    "alert: the feed fails again and again"
+                );
+            }
+            Ok(false) => {}
+            Err(error) => tracing::debug!(feed = self.control.name, %error, "the alert is not kept yet"),
         }
     }
 

@@ -91,6 +91,93 @@ async fn the_elected_one_writes_down_what_ended() {
     kit::drained(node).await;
 }
 
+/// Invariant: however much there is to remove, a run removes so much at the most, and the next goes on.
+async fn what_is_kept_long_enough_goes_in_bounded_steps(on: On) {
+    const MOST: usize = 100;
+    const MORE: usize = 3;
+    let place = Place::new(on).await;
+    let queue = place.queue().await;
+    let node = place
+        .node_with("node-1", None, |node, _| {
+            node.upkeep.every = Duration::from_hours(12);
+            node.upkeep.keep_batches = Duration::ZERO;
+        })
+        .await;
+    // The first run, which finds nothing.
+    eventually("the first run of the routine", kit::PATIENCE, || async {
+        Known::read(queue.session(), Routine::Batches).await.ok()?.last
+    })
+    .await;
+    // What expires before it is begun has no jobs, and goes by itself like what is completed.
+    let mut late = kit::submission(&"http://127.0.0.1:1/late".parse().unwrap(), Some("file"));
+    late.other.insert("expiration_date".into(), queue.now().to_string().into());
+    let mut bids = Vec::new();
+    for _ in 0..MOST + MORE {
+        bids.push(kit::submit(&queue, late.clone()).await);
+    }
+    for bid in bids {
+        assert_eq!(kit::reported(&queue, bid).await, BatchState::Failed);
+    }
+    for expected in [MOST, MORE, 0] {
+        let Some(Ran::Now(run)) = node.run_upkeep(Routine::Batches).await else { panic!("nobody is at it") };
+        assert_eq!((run.removed, run.error), (expected, None));
+        kit::clean(&queue).await;
+    }
+    assert_eq!(queue.session().children(map::BATCHES).await.unwrap().0, Vec::<String>::new());
+    kit::drained(node).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_kept_long_enough_goes_in_bounded_steps_embedded() {
+    what_is_kept_long_enough_goes_in_bounded_steps(On::Embedded).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_kept_long_enough_goes_in_bounded_steps_zookeeper() {
+    what_is_kept_long_enough_goes_in_bounded_steps(On::Zookeeper).await;
+}
+
+/// Invariant: an alert is told once, by whoever leads, and not lost with a node that could not tell it.
+async fn what_one_leader_could_not_tell_the_next_one_does(on: On) {
+    let place = Place::new(on).await;
+    let queue = place.queue().await;
+    let admins = vec!["admins@example.org".to_owned()];
+    // Where its mails should go there is a file.
+    let nowhere = place.dir.path().join("nowhere");
+    std::fs::write(&nowhere, "").unwrap();
+    let mute = place
+        .node_with("mute", None, |_, steps| {
+            steps.mail.admins.clone_from(&admins);
+            steps.mail.by = ingest_steps::settings::MailBy::Outbox { dir: nowhere.join("outbox") };
+        })
+        .await;
+    leads(&queue, "timer", "mute").await;
+    let next = place.node_with("next", None, |_, steps| steps.mail.admins.clone_from(&admins)).await;
+    let alert = r#"{"at":"2026-11-17T00:00:00.000Z","node":"mute","why":"it is a test","feed":"herbarium"}"#;
+    queue.session().create(map::alert("feed-x-1"), alert, Mode::Persistent).await.unwrap();
+    let told = || kit::mails(&place.outbox());
+    assert_eq!(queue.owed_alerts().await.unwrap().len(), 1);
+    kit::drained(mute).await;
+    eventually("an alert that was told", kit::PATIENCE, || async {
+        queue.owed_alerts().await.unwrap().is_empty().then_some(())
+    })
+    .await;
+    assert_eq!(told().len(), 1, "{:?}", told());
+    assert!(told()[0].contains("alert-feed-x-1@"), "{:?}", told());
+    kit::clean(&queue).await;
+    kit::drained(next).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_leader_could_not_tell_the_next_one_does_embedded() {
+    what_one_leader_could_not_tell_the_next_one_does(On::Embedded).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_leader_could_not_tell_the_next_one_does_zookeeper() {
+    what_one_leader_could_not_tell_the_next_one_does(On::Zookeeper).await;
+}
+
 async fn a_routine_says_when_it_ran_and_is_run_by_one_at_a_time(on: On) {
     let place = Place::new(on).await;
     let queue = place.queue().await;

@@ -1,6 +1,7 @@
 //! Feeds on nodes: divided, taken over, paused, and consumed by those who die.
 //!
-//! Invariants: a feed has one owner at most, at every moment; when it has been quiet, every feed has the owner that it is
+//! Invariants: a feed has one owner at most, at every moment, and whatever is committed of it is that owner's: as the
+//! order of the tree's own transactions says; when it has been quiet, every feed has the owner that it is
 //! assigned to, and the shares differ by one at most; every item becomes exactly one batch, whoever joins, leaves, is
 //! stopped, or loses its session meanwhile.
 
@@ -106,13 +107,13 @@ async fn batches(queue: &Queue) -> usize {
 
 async fn until_batches(queue: &Queue, count: usize) {
     let what = format!("{count} batches");
-    eventually(&what, PATIENCE, || async { (batches(queue).await >= count).then_some(()) }).await;
+    eventually(&what, patience(), || async { (batches(queue).await >= count).then_some(()) }).await;
     assert_eq!(batches(queue).await, count);
 }
 
 /// Waits until the feeds are divided as they should be and everybody has its share; answers how many each has.
 async fn settled(queue: &Queue, workers: usize, feeds: usize) -> Vec<usize> {
-    eventually("feeds that are divided", PATIENCE, || async {
+    eventually("feeds that are divided", patience(), || async {
         // A machine that is busy may break a link for a moment.
         let (seen, listed) = (queue.workers().await.ok()?, queue.list_feeds().await.ok()?);
         if seen.all.len() != workers || seen.divided().is_some() {
@@ -135,21 +136,6 @@ async fn settled(queue: &Queue, workers: usize, feeds: usize) -> Vec<usize> {
 fn even(counts: &[usize]) {
     let (most, least) = (counts.iter().max().unwrap(), counts.iter().min().unwrap());
     assert!(most - least <= 1, "{counts:?}");
-}
-
-/// No two nodes that live consume the same feed now.
-fn one_owner_each(nodes: &[Node]) {
-    let mut owners = BTreeMap::<Qid, Vec<&str>>::new();
-    for node in nodes {
-        for control in node.house().feeds.all() {
-            if control.status().doing != Doing::Waiting {
-                owners.entry(control.qid).or_default().push(&node.house().name);
-            }
-        }
-    }
-    for (qid, owners) in owners {
-        assert!(owners.len() <= 1, "{qid} is consumed by {owners:?}");
-    }
 }
 
 async fn what_is_put_into_a_box_is_ingested(on: On) {
@@ -286,10 +272,77 @@ async fn a_source_that_cannot_be_asked_is_told_and_asked_again_when_somebody_wis
     kit::drained(node).await;
 }
 
+/// Invariant: a feed that fails again and again is told to the administrators once, however often it fails and whoever
+/// consumes it, until it went well.
+async fn administrators_are_told_once_of_a_feed_that_fails(on: On) {
+    let place = Place::new(on).await;
+    let boxes = Boxes::new(&place, 1);
+    let dir = boxes.dir.join("box-0");
+    std::fs::remove_dir(&dir).unwrap();
+    let admins = |node: &mut Settings, steps: &mut steps::Settings| {
+        boxes.configure(node, steps);
+        steps.mail.admins = vec!["admins@example.org".into()];
+    };
+    let one = place.node_with("one", None, admins).await;
+    let queue = place.queue().await;
+    fails(&queue, &one, 4).await;
+    let told = || kit::mails(&place.outbox());
+    eventually("a mail", PATIENCE, || async { (told().len() == 1).then_some(()) }).await;
+    assert!(told()[0].contains(&format!("alert-feed-{}", Qid::of("box-0"))), "{:?}", told());
+    // The next node finds that they were told.
+    kit::drained(one).await;
+    let other = place.node_with("other", None, admins).await;
+    fails(&queue, &other, 4).await;
+    assert!(queue.owed_alerts().await.unwrap().is_empty());
+    assert_eq!(told().len(), 1);
+    // It went well, and fails again.
+    std::fs::create_dir(&dir).unwrap();
+    queue.ask_feed(Qid::of("box-0"), "ann").await.unwrap();
+    eventually("a feed that went well", PATIENCE, || async {
+        queue.list_feeds().await.unwrap()[0].feed.node.alerted.is_none().then_some(())
+    })
+    .await;
+    std::fs::remove_dir_all(&dir).unwrap();
+    fails(&queue, &other, 3).await;
+    eventually("another mail", PATIENCE, || async { (told().len() == 2).then_some(()) }).await;
+    kit::clean(&queue).await;
+    kit::drained(other).await;
+}
+
+/// Has the feed asked until it has failed so often on a node.
+async fn fails(queue: &Queue, node: &Node, often: u32) {
+    eventually("failures", PATIENCE, || async {
+        let failed = node.house().feeds.get("box-0")?.status().in_a_row;
+        if failed < often {
+            queue.ask_feed(Qid::of("box-0"), "ann").await.unwrap();
+        }
+        (failed >= often).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn administrators_are_told_once_of_a_feed_that_fails_embedded() {
+    administrators_are_told_once_of_a_feed_that_fails(On::Embedded).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn administrators_are_told_once_of_a_feed_that_fails_zookeeper() {
+    administrators_are_told_once_of_a_feed_that_fails(On::Zookeeper).await;
+}
+
+fn at_length() -> bool {
+    std::env::var("INGESTD_MANY_FEEDS").is_ok()
+}
+
 /// How many, by default and at length.
 fn sizes() -> (usize, usize, usize) {
-    let full = std::env::var("INGESTD_MANY_FEEDS").is_ok();
-    if full { (20, 200, 40) } else { (5, 24, 8) }
+    if at_length() { (20, 200, 40) } else { (5, 24, 8) }
+}
+
+/// Twenty nodes in one process have much to do.
+fn patience() -> Duration {
+    if at_length() { 6 * PATIENCE } else { PATIENCE }
 }
 
 /// Workers come and go at random while items come; at the end every item is there once.
@@ -299,10 +352,10 @@ async fn workers_come_and_go(on: On) {
     let seed = seed.unwrap_or_else(rand::random);
     println!("INGESTD_SEED={seed} repeats who comes and goes ({most} workers, {feeds} feeds, {turns} turns)");
     let mut chance = StdRng::seed_from_u64(seed);
-    let place = Place::new(on).await;
+    let (place, recorder) = Place::recorded(on).await;
     let boxes = Boxes::new(&place, feeds);
     let queue = place.queue().await;
-    let (mut nodes, mut named, mut items) = (Vec::new(), 0, 0);
+    let (mut nodes, mut named, mut items, mut left) = (Vec::new(), 0, 0, 0);
     let mut put = |chance: &mut StdRng, count: usize| {
         for _ in 0..count {
             boxes.put(chance.random_range(0..feeds), &format!("item-{items}"));
@@ -321,6 +374,7 @@ async fn workers_come_and_go(on: On) {
             }
         } else {
             let node: Node = nodes.swap_remove(chance.random_range(0..nodes.len()));
+            left += 1;
             if chance.random_bool(0.5) {
                 kit::drained(node).await;
             } else {
@@ -330,10 +384,8 @@ async fn workers_come_and_go(on: On) {
             }
         }
         put(&mut chance, feeds / 8);
-        one_owner_each(&nodes);
         if !nodes.is_empty() && chance.random_bool(0.5) {
             even(&settled(&queue, nodes.len(), feeds).await);
-            one_owner_each(&nodes);
         }
     }
     if nodes.is_empty() {
@@ -342,7 +394,6 @@ async fn workers_come_and_go(on: On) {
     let all = put(&mut chance, feeds / 8);
     even(&settled(&queue, nodes.len(), feeds).await);
     until_batches(&queue, all).await;
-    one_owner_each(&nodes);
     let counted: u64 = queue.list_feeds().await.unwrap().iter().map(|one| one.feed.node.items).sum();
     assert_eq!(counted, all as u64);
     kit::clean(&queue).await;
@@ -351,6 +402,14 @@ async fn workers_come_and_go(on: On) {
     }
     assert_eq!(batches(&queue).await, all);
     kit::clean(&queue).await;
+    // Those whose answers were lost are not in the record, and in the tree.
+    let recorded = recorder.one_owner_each();
+    assert!(recorded <= all, "{recorded} items were recorded, and {all} were put");
+    println!(
+        "{on:?}: {all} items in {feeds} feeds, {named} workers came and {left} went, feeds were taken {} times; {recorded} \
+         commits of items, each by the owner of its feed",
+        recorder.taken()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

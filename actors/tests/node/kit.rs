@@ -34,6 +34,7 @@ use tempfile::TempDir;
 use url::Url;
 
 use crate::made;
+use crate::recorder::Recorder;
 
 /// How long anything is waited for that must happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
@@ -86,6 +87,26 @@ impl Place {
         let (engine, own_way) = (engine(proxy.connect_string()), engine(server.connect_string()));
         let dir = tempfile::tempdir().unwrap();
         (Self { dir, engine, own_way: Some(own_way) }, proxy)
+    }
+
+    /// With a record of what the nodes do to feeds; and a way of the test's own that is patient, however busy the machine is.
+    pub(crate) async fn recorded(on: On) -> (Self, Recorder) {
+        let dir = tempfile::tempdir().unwrap();
+        let (engine, own_way): (Arc<dyn Engine>, Arc<dyn Engine>) = match on {
+            On::Embedded => {
+                let tree = Embedded::open(&EmbeddedConfig::new(dir.path().join("tree"))).unwrap();
+                (Arc::new(tree.clone()), Arc::new(tree))
+            }
+            On::Zookeeper => {
+                let connect = ingest_harness::shared_connect_string_with_chroot().await;
+                let patient =
+                    ZookeeperConfig { session_timeout: Duration::from_mins(1), ..zookeeper(connect.clone()) };
+                let engine = |config| Arc::new(Zookeeper::new(config).unwrap());
+                (engine(zookeeper(connect)), engine(patient))
+            }
+        };
+        let recorder = Recorder::around(engine);
+        (Self { dir, engine: Arc::new(recorder.clone()), own_way: Some(own_way) }, recorder)
     }
 
     /// On an embedded tree, with calls of the nodes that can be broken.

@@ -15,6 +15,7 @@ mod limits;
 #[path = "../../../steps/tests/whole/made.rs"]
 mod made;
 mod panics;
+mod recorder;
 mod requests;
 mod resize;
 mod room;

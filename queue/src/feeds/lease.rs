@@ -16,6 +16,9 @@ use crate::numbers::ahead;
 use crate::plan::{Scene, batch};
 use crate::queue::Queue;
 
+/// So many characters are kept of what is wrong with a feed.
+const LONGEST_TROUBLE: usize = 1_000;
+
 /// The right to consume a feed. There is at most one commit of it under way.
 #[derive(Debug)]
 pub struct FeedLease {
@@ -148,6 +151,34 @@ impl Queue {
         self.commit_feed(lease, ops, node, &scene).await
     }
 
+    /// The feed fails again and again: the administrators are to be told, unless they were since it went well last.
+    /// Says whether that is new.
+    pub async fn alert_feed(&self, lease: &mut FeedLease, why: &str) -> Result<bool> {
+        if lease.feed.node.alerted.is_some() {
+            return Ok(false);
+        }
+        let scene = self.scene();
+        let mut node = lease.next(lease.last(), &scene);
+        node.alerted = Some(scene.now);
+        let short: String = why.chars().take(LONGEST_TROUBLE).collect();
+        let alert = self.alert_of_feed(&lease.feed, &short, &scene);
+        let ops = vec![lease.token.set(node.write(scene.dialect)), alert];
+        self.commit_feed(lease, ops, node, &scene).await?;
+        Ok(true)
+    }
+
+    /// It went well: the next time that it does not the administrators are told again.
+    pub async fn calm_feed(&self, lease: &mut FeedLease) -> Result<()> {
+        if lease.feed.node.alerted.is_none() {
+            return Ok(());
+        }
+        let scene = self.scene();
+        let mut node = lease.next(lease.last(), &scene);
+        node.alerted = None;
+        let ops = vec![lease.token.set(node.write(scene.dialect))];
+        self.commit_feed(lease, ops, node, &scene).await
+    }
+
     async fn commit_feed(
         &self,
         lease: &mut FeedLease,
@@ -182,7 +213,7 @@ impl Queue {
             return Ok(());
         }
         if let Some(trouble) = trouble {
-            let short: String = trouble.chars().take(1_000).collect();
+            let short: String = trouble.chars().take(LONGEST_TROUBLE).collect();
             owner.other.insert(TROUBLE.to_owned(), short.into());
         }
         let data = owner.write(self.dialect());

@@ -123,6 +123,7 @@ codes! {
 
     LostReport = "O01", Warn, "an outgoing report is unreadable, or its batch is gone",
         "goes to the quarantine";
+    Alert = "O02", Warn, "what the administrators are to be told is unreadable", "goes to the quarantine";
     Space = "P01", Warn, "the reservation of a file system is unreadable",
         "its data goes to the quarantine and it is removed: it is computed again from the admitted jobs";
     AccessStatus = "A01", Error, "an access item's status is missing or unreadable",

@@ -13,6 +13,7 @@ use super::finding::{Fix, Verdict};
 use super::reader::{Found, Reader, Seen};
 use super::requests::{self, OfRequest};
 use super::sharded;
+use crate::alerts::AlertNode;
 use crate::dialect::Dialect;
 use crate::error::Result;
 use crate::feeds::{MOST_FEEDS, Qid};
@@ -47,6 +48,7 @@ pub(super) enum Mark {
     Semaphore,
     Slot,
     Outgoing,
+    Alert,
     Space,
     AccessStatus,
     AccessToken,
@@ -277,6 +279,10 @@ pub(super) fn judge(view: &MarkView, context: &Context) -> Option<Verdict> {
         Mark::Outgoing => {
             let trouble = Outgoing::read(data).err().map(|Unreadable(why)| format!("cannot be read: {why}"));
             put_away(Code::LostReport, lost_batch(view, |_| true).or(trouble)?)
+        }
+        Mark::Alert => {
+            let Unreadable(why) = AlertNode::read(data).err()?;
+            put_away(Code::Alert, format!("it cannot be read: {why}"))
         }
         Mark::Date => put_away(Code::LostDate, lost_date(view)?),
         Mark::Reservation => put_away(Code::LocalId, reservation(view, data, dialect)?),

@@ -33,6 +33,7 @@ const TOPS: &[&str] = &[
     map::LOCKS,
     map::ACCESS,
     map::OUTBOX,
+    map::ALERTS,
     map::SPACE,
     map::MINTER,
     map::COMPONENTS,
@@ -217,6 +218,7 @@ impl<'a, 'o> Scan<'a, 'o> {
             (map::COLLECTION_HOLDS, Mark::Hold),
             (map::JOURNAL_KEYS, Mark::Key),
             (map::SPACE, Mark::Space),
+            (map::ALERTS, Mark::Alert),
         ] {
             let names = self.names(dir).await?;
             let names = names.iter().filter(|name| mark != Mark::Uuid || !self.claimed.contains(*name));

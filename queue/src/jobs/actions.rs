@@ -136,6 +136,9 @@ impl Queue {
         if matches!(action, Action::Requeue(_)) {
             plan.ops.extend(self.forgive(jid).await?);
         }
+        if *action == Action::Poison {
+            plan.ops.push(self.alert_of_job(job, message, scene));
+        }
         Ok(Plan { ops: plan.ops, mark: plan.mark, after: to })
     }
 

@@ -33,6 +33,9 @@ pub struct FeedNode {
     /// A person has stopped it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<Hold>,
+    /// Since when it fails again and again: the administrators were told, and are not told again before it went well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub alerted: Option<Date>,
     /// The last commit that has set it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub commit: String,

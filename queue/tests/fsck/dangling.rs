@@ -207,12 +207,14 @@ async fn the_file_systems_and_the_reports_stay_readable(tree: &Tree) {
     let (session, planted) = planted(tree).await;
     let outbox = map::outbox(planted.bid(BatchState::Reporting), 1);
     session.set(outbox.as_str(), "half a rep", None).await.unwrap();
+    let alert = map::alert("feed-x-1");
+    session.create(alert.as_str(), "half an al", Mode::Persistent).await.unwrap();
     session.set("/space/fs", "[", None).await.unwrap();
     session.set("/semaphores", "?", None).await.unwrap();
     session.set("/semaphores/host-h", "?", None).await.unwrap();
     let semaphores = ["/semaphores", "/semaphores/host-h"].map(|at| ("S03", at.to_owned()));
     let [limits, semaphore] = semaphores;
-    let expected = [("O01", outbox), limits, semaphore, ("P01", "/space/fs".to_owned())];
+    let expected = [("O02", alert), ("O01", outbox), limits, semaphore, ("P01", "/space/fs".to_owned())];
     assert_eq!(found(&session, DESIGN).await, expected);
     repair_all(&session, DESIGN).await;
 }
