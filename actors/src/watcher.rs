@@ -247,8 +247,18 @@ impl State {
     }
 
     fn try_limited_again(&self) {
-        for key in self.finder.reasons().into_iter().filter(|key| limits::is_limit(key)) {
-            self.finder.unpark_best(key);
+        let limits = self.life.queue.limits();
+        for key in self.finder.reasons() {
+            match limits::limited_by(&key) {
+                None => {}
+                Some(semaphore) if limits.may_limit(semaphore) => {
+                    self.finder.unpark_best(key);
+                }
+                // The limit is gone, and nobody needs to be called who could pass the word on.
+                Some(_) => {
+                    self.finder.unpark(key);
+                }
+            }
         }
     }
 

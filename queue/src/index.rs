@@ -206,16 +206,18 @@ impl Index {
         }
     }
 
-    /// A ref was deleted. Its job stays taken if it is.
-    pub fn deleted(&mut self, entry: QueueRef) {
+    /// A ref was deleted. Its job stays taken if it is. If it was called for something and has not tried yet, that is
+    /// for the next: it is answered.
+    pub fn deleted(&mut self, entry: QueueRef) -> Option<Reason> {
         if self.departed.remove(&entry) {
-            return;
+            return None;
         }
         if let Some(taken) = self.taken_by(entry) {
             taken.presence = Presence::Gone;
         }
         self.remove(entry);
         self.forget(entry);
+        if self.taken.contains_key(&entry.jid) { None } else { self.called.remove(&entry.jid) }
     }
 
     /// What a listing shows otherwise than it is known here.

@@ -48,9 +48,9 @@ pub fn parked_with(semaphore: &str) -> String {
     format!("limit {semaphore}")
 }
 
-/// Whether that is such a key.
-pub fn is_limit(key: &str) -> bool {
-    key.starts_with("limit ")
+/// The semaphore of such a key, by its name in the tree.
+pub fn limited_by(key: &str) -> Option<&str> {
+    key.strip_prefix("limit ")
 }
 
 /// What a node knows of limits, and the slots that it has.
@@ -98,6 +98,12 @@ impl Limits {
         let held = self.held.lock();
         let (Some(known), Some(about)) = (&held.known, held.about.get(&jid)) else { return Vec::new() };
         known.rules.wanted(about, state).into_iter().map(|(one, _)| one).collect()
+    }
+
+    /// Whether something may be limited by this semaphore, by its name in the tree: what is not known may be.
+    pub fn may_limit(&self, node_name: &str) -> bool {
+        let known = self.held.lock().known.clone();
+        known.is_none_or(|known| known.rules.may_limit(node_name))
     }
 
     /// Whether it is known that nothing is limited.

@@ -46,10 +46,12 @@ impl Fault {
     ];
 }
 
-/// The embedded engine with a plan for one call. Clones share their count and plan.
+/// An engine with a plan for one call. Clones share their count and plan.
 #[derive(Debug, Clone)]
 pub struct Faulty {
-    tree: Embedded,
+    engine: Arc<dyn Engine>,
+    /// The same, if it is the embedded one, which can let a session expire.
+    tree: Option<Embedded>,
     plan: Arc<Plan>,
 }
 
@@ -63,7 +65,20 @@ struct Plan {
 
 impl Faulty {
     pub fn new(tree: Embedded) -> Self {
-        Self { tree, plan: Arc::default() }
+        Self { engine: Arc::new(tree.clone()), tree: Some(tree), plan: Arc::default() }
+    }
+
+    /// Around any engine. A session that is to expire is closed there: its ephemeral nodes go, and whatever it asks
+    /// from then on is refused, as after an expiry.
+    pub fn around(engine: Arc<dyn Engine>) -> Self {
+        Self { engine, tree: None, plan: Arc::default() }
+    }
+
+    async fn expire(&self, session: &Arc<dyn EngineSession>) -> Result<()> {
+        match &self.tree {
+            Some(tree) => tree.expire_session(session.id()).await,
+            None => session.close().await,
+        }
     }
 
     /// Breaks the call with this number, counted from 0 at this moment. Only one.
@@ -112,14 +127,14 @@ impl Plan {
 impl Engine for Faulty {
     fn open_session(&self) -> BoxFuture<'_, Result<Arc<dyn EngineSession>>> {
         async move {
-            let session = self.tree.open_session().await?;
+            let session = self.engine.open_session().await?;
             Ok(Arc::new(FaultySession { session, faulty: self.clone() }) as Arc<dyn EngineSession>)
         }
         .boxed()
     }
 
     fn name(&self) -> &'static str {
-        self.tree.name()
+        self.engine.name()
     }
 }
 
@@ -149,14 +164,14 @@ impl EngineSession for FaultySession {
         let (session, faulty) = (self.session.clone(), self.faulty.clone());
         async move {
             if fault == Fault::ExpireBefore {
-                faulty.tree.expire_session(session.id()).await?;
+                faulty.expire(&session).await?;
             }
             if !matches!(fault, Fault::LoseRequest | Fault::KillBefore) {
                 // Its answer is what gets lost.
                 let _ = session.send(request).await;
             }
             if fault == Fault::ExpireAfter {
-                faulty.tree.expire_session(session.id()).await?;
+                faulty.expire(&session).await?;
             }
             faulty.plan.happened.store(true, Ordering::SeqCst);
             faulty.plan.sprung.notify_waiters();

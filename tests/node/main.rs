@@ -12,6 +12,7 @@ mod feeds;
 mod idle;
 mod killed;
 mod kit;
+mod limits;
 mod logs;
 mod place;
 mod servers;

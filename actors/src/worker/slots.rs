@@ -47,9 +47,15 @@ impl Worker {
 
     /// This job has its slots, or does not want them now: what else is free is for the next.
     pub(super) fn pass_on(&self, entry: QueueRef) {
-        self.finder.answered(entry.jid);
-        for semaphore in self.queue().limits().known_of(entry.jid, entry.state) {
-            self.call_best(&semaphore);
+        let called_for = self.finder.answered(entry.jid);
+        let limits = self.queue().limits().known_of(entry.jid, entry.state);
+        for semaphore in &limits {
+            self.call_best(semaphore);
+        }
+        // What it was called for does not limit it any more: perhaps nobody.
+        let is_other = |key: &String| limits.iter().all(|one| parked_with(&one.node_name()) != *key);
+        if let Some(key) = called_for.filter(is_other) {
+            self.finder.unpark_best(key);
         }
     }
 

@@ -217,9 +217,8 @@ async fn the_best_that_waits_gets_the_next_slot_and_others_overtake_zookeeper() 
     the_best_that_waits_gets_the_next_slot_and_others_overtake(On::Zookeeper).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_limit_that_is_changed_holds_at_once() {
-    let (_place, files, trick, node, queue) = one(On::Embedded, 1).await;
+async fn a_limit_that_is_changed_holds_at_once(on: On) {
+    let (_place, files, trick, node, queue) = one(on, 1).await;
     let bid = kit::submit(&queue, kit::submission(&kit::single_files(&files, 6), None)).await;
     trick.until("one download", |seen| seen.running(JobState::Downloading) == 1).await;
     waiting_for_a_slot(&node, 5).await;
@@ -238,10 +237,24 @@ async fn a_limit_that_is_changed_holds_at_once() {
     assert_eq!(trick.seen(|seen| seen.begun(JobState::Downloading)), 3);
     queue.set_limit(Kind::Collection, "tests", Wanted::AsTheFileSays).await.unwrap();
     trick.until("two downloads", |seen| seen.running(JobState::Downloading) == 2).await;
+    // Removed: whoever waits begins, as many as there are workers.
+    queue.set_limit(Kind::Collection, "tests", Wanted::NoLimit).await.unwrap();
+    trick.until("all of them", |seen| seen.running(JobState::Downloading) == 4).await;
     trick.open(JobState::Downloading);
     assert_eq!(kit::reported(&queue, bid).await, BatchState::Completed);
+    assert!(queue.holders(&tests()).await.unwrap().is_empty());
     kit::clean(&queue).await;
     kit::drained(node).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_that_is_changed_holds_at_once_embedded() {
+    a_limit_that_is_changed_holds_at_once(On::Embedded).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_that_is_changed_holds_at_once_zookeeper() {
+    a_limit_that_is_changed_holds_at_once(On::Zookeeper).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -230,8 +230,11 @@ impl Finder {
     }
 
     /// See [`Index::answered`].
-    pub fn answered(&self, jid: Jid) {
-        self.shared.held.lock().index.answered(jid);
+    pub fn answered(&self, jid: Jid) -> Option<String> {
+        match self.shared.held.lock().index.answered(jid)? {
+            Reason::Other(key) => Some(key),
+            Reason::Locked(_) => None,
+        }
     }
 
     /// See [`Index::parked_with`].

@@ -123,9 +123,9 @@ impl Index {
         })
     }
 
-    /// It is known whether a job that was called got what it was called for.
-    pub fn answered(&mut self, jid: Jid) {
-        self.called.remove(&jid);
+    /// It is known whether a job that was called got what it was called for: answers what that was.
+    pub fn answered(&mut self, jid: Jid) -> Option<Reason> {
+        self.called.remove(&jid)
     }
 
     /// Whether somebody who is parked with this in the same state comes before this ref.

@@ -427,6 +427,10 @@ fn of_those_who_wait_for_a_slot_the_best_of_each_state_is_called_and_the_others_
     );
     index.answered(Jid::new(4));
     assert!(!index.called_before(pending(3, 7), &limit, now));
+    // One that was called and is gone before it tried leaves that to the next.
+    assert_eq!(index.unpark_best(&limit, now), 2);
+    assert_eq!(index.deleted(pending(3, 7)), Some(limit.clone()));
+    assert_eq!((index.deleted(pending(5, 1)), index.deleted(at(Downloading, 9, 2))), (None, None));
 }
 
 #[test]

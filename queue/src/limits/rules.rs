@@ -164,6 +164,16 @@ impl Rules {
         Some((limit?, from))
     }
 
+    /// Whether there is a limit for a semaphore, by its name in the tree.
+    pub fn may_limit(&self, node_name: &str) -> bool {
+        let of_kind =
+            |kind: &Kind| node_name.strip_prefix(kind.name()).is_some_and(|rest| rest.starts_with('-'));
+        let Some(kind) = Kind::ALL.into_iter().find(of_kind) else { return true };
+        let mut names = self.set.of(kind).keys().chain(self.file.of(kind).keys());
+        let own = names.find(|name| Semaphore::new(kind, name.as_str()).node_name() == node_name);
+        self.limit(kind, own.map_or(DEFAULT, String::as_str)).is_some()
+    }
+
     /// Whether limits of this kind hold in a state.
     pub fn holds_in(&self, kind: Kind, state: JobState) -> bool {
         let states = if kind == Kind::Host { &self.host_states } else { &self.states };
@@ -261,6 +271,8 @@ mod tests {
         assert_eq!(rules.limit(host, "c"), Some((1, From::Set)));
         assert_eq!(rules.limit(host, "else"), Some((9, From::File)));
         assert_eq!(rules.limit(Kind::Name, "a"), None);
+        let limited = ["host-a", "host-b", "host-else", "name-a"].map(|name| rules.may_limit(name));
+        assert_eq!(limited, [true, false, true, false]);
     }
 
     #[test]

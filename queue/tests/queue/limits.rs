@@ -36,6 +36,7 @@ on_both_engines!(
     a_worker_whose_job_was_taken_away_gives_its_slot_back_when_it_stops,
     slots_whose_job_nobody_works_on_are_found_by_any_node,
     where_there_is_no_limit_nothing_is_written,
+    a_new_limit_counts_those_who_begin_after_it,
     those_who_follow_are_told_of_room,
 );
 
@@ -334,6 +335,34 @@ async fn where_there_is_no_limit_nothing_is_written(tree: &Tree) {
     assert!(queue.session().exists(map::SEMAPHORES).await.unwrap().is_none());
     queue.succeed(&mut lease, &Change::default()).await.unwrap();
     assert!(queue.semaphores().await.unwrap().is_empty());
+}
+
+/// The rule of limits that are new: nobody who is at work is stopped or counted; who moves on into a state in which it
+/// holds needs a slot like everybody else.
+async fn a_new_limit_counts_those_who_begin_after_it(tree: &Tree) {
+    let queue = queue(tree).await;
+    let jids = downloads(&queue, 5).await;
+    let mut before = [acquire(&queue, jids[0]).await, acquire(&queue, jids[1]).await];
+    set(&queue, 1).await;
+    queue.set_limit(Kind::Profile, "demo_content", Wanted::AtMost(1)).await.unwrap();
+    assert_eq!(held(&queue).await, 0, "who is at work does not count");
+    let mut after = acquire(&queue, jids[2]).await;
+    assert!(is_at_limit(queue.acquire(entry(&queue, jids[3]).await, WHO).await));
+    // The next state is limited by profiles, and the one slot is taken.
+    let refused =
+        queue.hand_over(&mut before[0], JobState::Processing, Who::Worker, &Change::default()).await;
+    assert!(matches!(refused, Err(Error::AtLimit { .. })), "{refused:?}");
+    queue.succeed(&mut before[0], &Change::default()).await.unwrap();
+    queue.succeed(&mut after, &Change::default()).await.unwrap();
+    queue.hand_over(&mut before[1], JobState::Processing, Who::Worker, &Change::default()).await.unwrap();
+    let profile = Semaphore::new(Kind::Profile, "demo_content");
+    assert_eq!(
+        (held(&queue).await, queue.holders(&profile).await.unwrap().len()),
+        (0, 1),
+        "from now on it counts"
+    );
+    queue.give_back(&mut before[1], None).await.unwrap();
+    clean(queue.session(), Dialect::Design).await;
 }
 
 async fn those_who_follow_are_told_of_room(tree: &Tree) {

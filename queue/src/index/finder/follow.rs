@@ -82,7 +82,11 @@ impl Follower {
             }
             Event::Deleted(path) => {
                 if let Some(entry) = QueueRef::from_path(&path) {
-                    self.shared.change(|index, _| index.deleted(entry));
+                    self.shared.change(|index, now| {
+                        if let Some(called_for) = index.deleted(entry) {
+                            index.unpark_best(&called_for, now);
+                        }
+                    });
                     self.shared.drop_idle_lock_watch(entry.jid);
                 }
             }
