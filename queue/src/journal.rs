@@ -26,7 +26,7 @@ use bytes::Bytes;
 use ingest_store::recipes::settle;
 
 pub(crate) use keys::{KEY, KeyMove, is_about_keys};
-pub use keys::{LONGEST as LONGEST_KEY, key_of};
+pub use keys::{LONGEST as LONGEST_KEY, MOST_DISTURBED, key_of};
 
 use crate::date::Date;
 use crate::error::{Error, Result};

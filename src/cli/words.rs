@@ -16,7 +16,7 @@ pub(super) fn moment(text: &str) -> Result<Date, String> {
 }
 
 /// A number from 0 to 99, or the name of a class.
-pub(super) fn priority(text: &str) -> Result<u8, String> {
+fn priority(text: &str) -> Result<u8, String> {
     let priority: Priority = text.parse().map_err(|error: NotAPriority| error.to_string())?;
     Ok(priority.number())
 }

@@ -76,6 +76,8 @@ pub struct Row {
     pub mime_type: Option<String>,
     /// Given for a new version of an object that exists.
     pub primary_id: Option<String>,
+    /// The depositor's own name of the row; only in a manifest inside a submission.
+    pub key: Option<String>,
     /// Each once, in the order in which they came.
     pub local_ids: Vec<String>,
     pub creator: Option<String>,

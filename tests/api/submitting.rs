@@ -229,6 +229,18 @@ async fn dates_and_keys_and_classes_of_ones_own() {
     let line = &listed["jobs"][0];
     assert_eq!((&line["jid"], &line["process_date"]), (&json!(jid), &json!(later)), "{listed}");
     assert_eq!((&line["priority"], &line["class"]), (&json!(3), &json!("urgent")));
+    // Filters and the document know the names of the configuration, and only those.
+    for (query, count) in [("max_priority=urgent", 1), ("min_priority=slow", 0)] {
+        let listed = node.get(&format!("/api/v1/jobs?{query}")).await.is(200).json;
+        assert_eq!(listed["jobs"].as_array().unwrap().len(), count, "{query}: {listed}");
+    }
+    node.get("/api/v1/jobs?max_priority=now").await.problem(400, "invalid", "");
+    let many = |name: &str| json!({"action": "hold", "filter": {"max_priority": name}, "dry_run": true});
+    let dry = node.post("/api/v1/jobs/bulk", many("urgent")).await.is(200).json;
+    assert_eq!(dry["total"], json!(1), "{dry}");
+    node.post("/api/v1/jobs/bulk", many("now")).await.problem(400, "invalid", "");
+    let document = node.get("/openapi.json").await.is(200).json.to_string();
+    assert!(document.contains("urgent|slow") && !document.contains("time-allows"));
     let others = node.get("/api/v1/jobs?scheduled=false").await.is(200).json;
     assert_eq!(others["jobs"], json!([]));
     let job = node.get(&format!("/api/v1/jobs/{jid}")).await.is(200).json;

@@ -2,7 +2,6 @@
 
 use ingest_queue::bulk::{self, Bulk};
 use ingest_queue::list::Filter;
-use ingest_queue::map::Priority;
 use ingest_queue::queue::Queue;
 use serde_json::{Value, json};
 
@@ -68,9 +67,8 @@ fn action(order: &BulkJobs) -> Result<bulk::BulkAction, Refused> {
 }
 
 fn filter(asked: &JobFilter) -> Result<Filter, Refused> {
-    let priority = |field: &str, number: Option<u8>| {
-        let wrong = || Refused::field(field, "a priority is a number from 0 to 99");
-        number.map(|number| Priority::new(number.into()).ok_or_else(wrong)).transpose()
+    let priority = |field: &str, value: &Option<Value>| {
+        value.as_ref().map(|value| priority_of(field, value)).transpose()
     };
     Ok(Filter {
         states: asked.states.clone(),
@@ -80,8 +78,8 @@ fn filter(asked: &JobFilter) -> Result<Filter, Refused> {
         older_than: asked.older_than,
         newer_than: asked.newer_than,
         text: asked.text.clone(),
-        min_priority: priority("min_priority", asked.min_priority)?,
-        max_priority: priority("max_priority", asked.max_priority)?,
+        min_priority: priority("min_priority", &asked.min_priority)?,
+        max_priority: priority("max_priority", &asked.max_priority)?,
         scheduled: asked.scheduled,
     })
 }

@@ -168,8 +168,9 @@ pub struct JobFilter {
     pub older_than: Option<Date>,
     pub newer_than: Option<Date>,
     pub text: Option<String>,
-    pub min_priority: Option<u8>,
-    pub max_priority: Option<u8>,
+    /// Numbers, or names of classes.
+    pub min_priority: Option<Value>,
+    pub max_priority: Option<Value>,
     /// Whether they wait for their process date.
     pub scheduled: Option<bool>,
 }

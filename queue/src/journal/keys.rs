@@ -23,6 +23,11 @@ use crate::states::BatchState;
 
 /// In a batch's status: its key.
 pub(crate) const KEY: &str = "key";
+/// In a batch's status: how often a node that was about to expand it had to begin anew because of a merge.
+const DISTURBED: &str = "disturbed";
+/// More often than this it is not disturbed: whoever submits faster than a payload can be fetched would keep it waiting
+/// for ever.
+pub const MOST_DISTURBED: u64 = 10;
 /// A key is not longer than this.
 pub const LONGEST: usize = 1024;
 
@@ -180,6 +185,14 @@ impl Queue {
             more.push(Op::delete(forgotten, None));
         }
         let mut marked = found.clone();
+        if *lock == Lock::TakeAway {
+            let disturbed =
+                found.status.other.get(DISTURBED).and_then(serde_json::Value::as_u64).unwrap_or(0);
+            if disturbed >= MOST_DISTURBED {
+                return Err(self.busy(bid.to_string(), &BatchNode::Lock.of(bid)).await?);
+            }
+            marked.status.other.insert(DISTURBED.to_owned(), (disturbed + 1).into());
+        }
         // Whoever released it has seen something else.
         marked.status.other.remove(crate::batches::HELD_BY_PROFILE);
         let plan = batch::set(&marked, found.state(), &found.status.message, *lock, &more, scene);

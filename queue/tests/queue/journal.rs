@@ -10,7 +10,7 @@ use ingest_queue::batches::{Created, Ended, may_be_cleaned};
 use ingest_queue::dialect::Dialect;
 use ingest_queue::error::{Error, Result};
 use ingest_queue::ids::Bid;
-use ingest_queue::journal::Begin;
+use ingest_queue::journal::{Begin, MOST_DISTURBED};
 use ingest_queue::map;
 use ingest_queue::nodes::{Keys, Node, Schedule, Submission};
 use ingest_queue::plan::batch::BatchAction;
@@ -42,6 +42,7 @@ on_both_engines!(
     a_key_is_free_when_its_batch_has_failed_or_is_deleted,
     keys_with_the_same_hash_are_told_apart,
     eight_sessions_on_one_key_make_one_waiting_submission,
+    whoever_submits_faster_than_a_payload_is_fetched_does_not_keep_it_waiting,
     the_stores_clock_counts,
 );
 
@@ -429,6 +430,35 @@ async fn eight_sessions_on_one_key_make_one_waiting_submission(tree: &Tree) {
     let batches: std::collections::BTreeSet<Bid> = late.iter().map(|answer| answer.bid).collect();
     let new = batches.iter().filter(|other| **other != bid).count();
     assert!(new <= 1, "at most one waits behind: {batches:?}");
+    clean(queue.session(), Dialect::Design).await;
+}
+
+/// Invariant: an expansion is disturbed a bounded number of times, and no submission is lost on the way: each is in the batch
+/// that it was answered with, or was told that it is in none.
+async fn whoever_submits_faster_than_a_payload_is_fetched_does_not_keep_it_waiting(tree: &Tree) {
+    let (queue, other) = (queue(tree).await, queue(tree).await);
+    let first = other.create_batch("u-first", &keyed("k", "first")).await.unwrap().bid;
+    for number in 0..MOST_DISTURBED {
+        // It fetches, and meanwhile there is something newer.
+        let mut lease = queue.acquire_batch(first, WHO).await.unwrap();
+        let answer = other.create_batch(&format!("u-{number}"), &keyed("k", "newer")).await.unwrap();
+        assert!(answer.merged && answer.bid == first, "{answer:?}");
+        assert!(matches!(queue.begin_expansion(&mut lease, MANIFEST, 1).await, Err(Error::Lost { .. })));
+        let _ = queue.release_batch(&mut lease).await;
+    }
+    // One that waits takes as many as come.
+    assert!(other.create_batch("u-waits", &keyed("k", "newest")).await.unwrap().merged);
+    let mut lease = queue.acquire_batch(first, WHO).await.unwrap();
+    let refused = other.create_batch("u-late", &keyed("k", "late")).await;
+    assert!(matches!(refused, Err(Error::Busy { .. })), "{refused:?}");
+    assert_eq!(other.find_batch("u-late").await.unwrap(), None);
+    queue.begin_expansion(&mut lease, MANIFEST, 1).await.unwrap();
+    queue.expand(&mut lease, 0, &new_jobs(1)).await.unwrap();
+    queue.release_batch(&mut lease).await.unwrap();
+    assert_eq!(queue.submission(first).await.unwrap().erc_what.as_deref(), Some("newest"));
+    // Tried again it is queued behind.
+    let behind = other.create_batch("u-late", &keyed("k", "late")).await.unwrap();
+    assert!(!behind.merged && behind.bid != first);
     clean(queue.session(), Dialect::Design).await;
 }
 

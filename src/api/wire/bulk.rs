@@ -78,11 +78,11 @@ pub(crate) struct JobFilter {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 0, maximum = 99)]
-    pub min_priority: Option<u8>,
+    #[schema(value_type = Option<PriorityWord>)]
+    pub min_priority: Option<serde_json::Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 0, maximum = 99)]
-    pub max_priority: Option<u8>,
+    #[schema(value_type = Option<PriorityWord>)]
+    pub max_priority: Option<serde_json::Value>,
     /// Whether they wait for their process date.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduled: Option<bool>,

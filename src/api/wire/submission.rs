@@ -22,7 +22,7 @@ pub(crate) struct Submission {
     /// Where the payload is. This or `manifest`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload_url: Option<String>,
-    /// Objects `{"url", "local_id", "primary_id"}`, or texts `URL LOCALID ARK`.
+    /// Objects `{"url", "local_id", "primary_id", "key"}`, or texts `URL LOCALID ARK`. A key comes once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manifest: Option<serde_json::Value>,
     /// What the payload is; absent: guessed.

@@ -1,6 +1,6 @@
 //! Texts that are not any text, as the document describes them. What is allowed comes from the tables that decide it.
 
-use ingest_queue::map::{AccessSize, Priority};
+use ingest_queue::map::AccessSize;
 use ingest_queue::states::{AccessState, BatchState, JobState, States};
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, OneOfBuilder, SchemaFormat, Type};
 use utoipa::openapi::{RefOr, Schema};
@@ -63,7 +63,7 @@ fn like(pattern: &str) -> ObjectBuilder {
     text().pattern(Some(pattern))
 }
 
-fn one_of(names: impl IntoIterator<Item = &'static str>) -> ObjectBuilder {
+fn one_of<T: Into<serde_json::Value>>(names: impl IntoIterator<Item = T>) -> ObjectBuilder {
     text().enum_values(Some(names))
 }
 
@@ -77,8 +77,9 @@ fn names<S: States + 'static>() -> Vec<&'static str> {
     S::NAMES.iter().map(|(_, name, _)| *name).collect()
 }
 
-fn classes() -> Vec<&'static str> {
-    Priority::CLASSES.iter().map(|(name, _)| *name).collect()
+/// Those of the configuration: they are plain words.
+fn classes() -> Vec<String> {
+    ingest_queue::classes::all().into_iter().map(|class| class.name).collect()
 }
 
 #[cfg(test)]

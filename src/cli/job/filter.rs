@@ -28,12 +28,12 @@ pub(crate) struct Filter {
     text: Option<String>,
 
     /// Of this priority or later: 0 to 99, or a class
-    #[arg(long, value_name = "PRIORITY", value_parser = words::priority)]
-    min_priority: Option<u8>,
+    #[arg(long, value_name = "PRIORITY", value_parser = words::any_priority)]
+    min_priority: Option<serde_json::Value>,
 
     /// Of this priority or sooner: 0 to 99, or a class
-    #[arg(long, value_name = "PRIORITY", value_parser = words::priority)]
-    max_priority: Option<u8>,
+    #[arg(long, value_name = "PRIORITY", value_parser = words::any_priority)]
+    max_priority: Option<serde_json::Value>,
 
     /// Only those that wait for their process date
     #[arg(long)]
@@ -42,6 +42,11 @@ pub(crate) struct Filter {
 
 pub(super) fn state(name: &str) -> Result<JobState, String> {
     name.parse().map_err(|error: UnknownState| error.to_string())
+}
+
+/// As it stands in a query: a name without quotes.
+fn plain(value: &serde_json::Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 impl Filter {
@@ -56,8 +61,8 @@ impl Filter {
         self.whose
             .ask(ask)
             .with("text", self.text.as_ref())
-            .with("min_priority", self.min_priority)
-            .with("max_priority", self.max_priority)
+            .with("min_priority", self.min_priority.as_ref().map(plain))
+            .with("max_priority", self.max_priority.as_ref().map(plain))
             .with("scheduled", self.scheduled.then_some(true))
     }
 
@@ -71,8 +76,8 @@ impl Filter {
             older_than: self.whose.older_than,
             newer_than: self.whose.newer_than,
             text: self.text.clone(),
-            min_priority: self.min_priority,
-            max_priority: self.max_priority,
+            min_priority: self.min_priority.clone(),
+            max_priority: self.max_priority.clone(),
             scheduled: self.scheduled.then_some(true),
         }
     }

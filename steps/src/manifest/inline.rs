@@ -1,15 +1,18 @@
 //! A manifest inside a submission: a JSON list with an entry for each object.
 //!
-//! An entry is `{"url": …, "local_id": […], "primary_id": …}` or the text `URL LOCALID ARK`, of which the last
+//! An entry is `{"url": …, "local_id": […], "primary_id": …, "key": …}` or the text `URL LOCALID ARK`, of which the last
 //! two may be missing; a local identifier in it holds several as in a manifest (`a;b`, `%sc` for a `;`). In an
 //! object `local_id` may also be one text, which is taken as it stands. The row's name is the last part of
-//! the URL's path, decoded, or `payload`.
+//! the URL's path, decoded, or `payload`. A `key` is the depositor's own name of the entry, which its job keeps: two
+//! entries with the same one are a mistake, and neither is taken.
 //!
 //! **When things break.** Every entry that is wrong is named by its index, from 0, with what to write instead;
 //! no row is given unless all are right.
 
+use std::collections::HashMap;
 use std::fmt;
 
+use ingest_queue::journal::LONGEST_KEY;
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
 use serde_json::Value;
@@ -47,15 +50,16 @@ pub fn rows(manifest: &Value) -> Result<Vec<Row>, Problems> {
     let whole = |problem: &str| Problems(vec![Problem { index: None, problem: problem.to_owned() }]);
     let Value::Array(entries) = manifest else {
         return Err(whole(
-            "it is a list of objects {url, local_id, primary_id} or of texts `URL LOCALID ARK`",
+            "it is a list of objects {url, local_id, primary_id, key} or of texts `URL LOCALID ARK`",
         ));
     };
     if entries.is_empty() {
         return Err(whole("it has no entries: there is nothing to take in"));
     }
     let (mut rows, mut problems, mut more) = (Vec::new(), Vec::new(), 0_u64);
+    let mut keys = HashMap::new();
     for (index, entry) in entries.iter().enumerate() {
-        match row(entry) {
+        match row(entry).and_then(|row| has_its_own_key(row, index, &mut keys)) {
             Ok(row) => rows.push(row),
             Err(problem) if problems.len() < Limits::default().problems => {
                 problems.push(Problem { index: Some(index), problem });
@@ -72,11 +76,28 @@ pub fn rows(manifest: &Value) -> Result<Vec<Row>, Problems> {
     Err(Problems(problems))
 }
 
+fn has_its_own_key(row: Row, index: usize, keys: &mut HashMap<String, usize>) -> Result<Row, String> {
+    let Some(key) = &row.key else { return Ok(row) };
+    match keys.insert(key.clone(), index) {
+        None => Ok(row),
+        Some(first) => {
+            keys.insert(key.clone(), first);
+            Err(format!(
+                "its key `{}` is that of manifest[{first}]; give each entry a key of its own",
+                shown(key)
+            ))
+        }
+    }
+}
+
 fn row(entry: &Value) -> Result<Row, String> {
     match entry {
         Value::String(text) => row_of_text(text),
         Value::Object(fields) => row_of_object(fields),
-        _ => Err("an entry is an object {url, local_id, primary_id} or a text `URL LOCALID ARK`".to_owned()),
+        _ => {
+            Err("an entry is an object {url, local_id, primary_id, key} or a text `URL LOCALID ARK`"
+                .to_owned())
+        }
     }
 }
 
@@ -104,11 +125,15 @@ fn row_of_text(text: &str) -> Result<Row, String> {
 }
 
 fn row_of_object(fields: &serde_json::Map<String, Value>) -> Result<Row, String> {
-    let (mut url, mut primary_id, mut local_ids) = (None, None, Vec::new());
-    for (key, value) in fields {
-        match (key.as_str(), value) {
+    let (mut url, mut primary_id, mut key, mut local_ids) = (None, None, None, Vec::new());
+    for (name, value) in fields {
+        match (name.as_str(), value) {
             ("url", Value::String(text)) => url = Some(text.trim_matches(is_space)),
-            ("primary_id" | "local_id", Value::Null) => {}
+            ("primary_id" | "local_id" | "key", Value::Null) => {}
+            ("key", Value::String(text)) if text.is_empty() || text.len() > LONGEST_KEY => {
+                return Err(format!("a key has 1 to {LONGEST_KEY} bytes, and this has {}", text.len()));
+            }
+            ("key", Value::String(text)) => key = Some(text.clone()),
             ("primary_id", Value::String(text)) => {
                 primary_id = Some(text.trim_matches(is_space).to_owned()).filter(|id| !id.is_empty());
             }
@@ -120,14 +145,19 @@ fn row_of_object(fields: &serde_json::Map<String, Value>) -> Result<Row, String>
                 }
                 local_ids = list.iter().filter_map(Value::as_str).collect();
             }
-            ("url" | "primary_id", _) => return Err(format!("{key} is a text")),
+            ("url" | "primary_id" | "key", _) => return Err(format!("{name} is a text")),
             ("local_id", _) => return Err("local_id is a list of texts".to_owned()),
-            _ => return Err(format!("`{}` is not known; known are url, local_id, primary_id", shown(key))),
+            _ => {
+                return Err(format!(
+                    "`{}` is not known; known are url, local_id, primary_id, key",
+                    shown(name)
+                ));
+            }
         }
     }
     let url = url.ok_or("there is no url")?;
     let local_ids = each_once(local_ids.into_iter().map(|id| id.trim_matches(is_space).to_owned()));
-    Ok(Row { primary_id, local_ids, ..row_of_url(url)? })
+    Ok(Row { primary_id, key, local_ids, ..row_of_url(url)? })
 }
 
 fn is_ark(text: &str) -> bool {

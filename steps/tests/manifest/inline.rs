@@ -54,7 +54,7 @@ fn every_entry_that_is_wrong_is_named_by_its_index() {
         (1, "an entry is an object"),
         (2, "there is no url"),
         (3, "`no url` is no URL"),
-        (4, "`localid` is not known; known are url, local_id, primary_id"),
+        (4, "`localid` is not known; known are url, local_id, primary_id, key"),
         (5, "local_id is a list of texts, and `1` is none"),
         (6, "url is a text"),
         (7, "the text is empty"),
@@ -65,6 +65,27 @@ fn every_entry_that_is_wrong_is_named_by_its_index() {
     assert_eq!(found.len(), expected.len());
     for (found, (index, says)) in found.iter().zip(expected) {
         assert!(found.starts_with(&format!("manifest[{index}]: ")) && found.contains(says), "{found}");
+    }
+}
+
+#[test]
+fn a_key_that_comes_twice_is_an_error_and_names_the_first() {
+    let entry = |key: &str| json!({"url": "https://a/x", "key": key});
+    let found = rows(&json!([entry("a"), "https://a/y", entry("b")])).unwrap();
+    let keys: Vec<_> = found.iter().map(|row| row.key.as_deref()).collect();
+    assert_eq!(keys, [Some("a"), None, Some("b")]);
+    let twice = errors(
+        &json!([entry("a"), entry("b"), entry("a"), entry("a"), entry(""), {"url": "https://a", "key": 5}]),
+    );
+    let expected = [
+        "manifest[2]: its key `a` is that of manifest[0]",
+        "manifest[3]: its key `a` is that of manifest[0]",
+        "manifest[4]: a key has 1 to 1024 bytes",
+        "manifest[5]: key is a text",
+    ];
+    assert_eq!(twice.len(), expected.len(), "{twice:?}");
+    for (found, says) in twice.iter().zip(expected) {
+        assert!(found.starts_with(says), "{found}");
     }
 }
 

@@ -66,6 +66,7 @@ fn row() -> impl Strategy<Value = Row> {
             name,
             mime_type,
             primary_id,
+            key: None,
             local_ids,
             creator,
             title,

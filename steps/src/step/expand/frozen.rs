@@ -2,7 +2,7 @@
 //!
 //! ```json
 //! {"rows": [{"kind": "container", "url": "…", "name": "a.zip", "size": 3, "digest_type": "md5",
-//!            "digest_value": "…", "local_id": ["a"], "primary_id": "ark:/…"}]}
+//!            "digest_value": "…", "local_id": ["a"], "primary_id": "ark:/…", "key": "…"}]}
 //! ```
 //!
 //! All but the first three may be absent. A checkm manifest never begins with `{`.
@@ -41,6 +41,8 @@ struct FrozenRow {
     local_id: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     primary_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
 }
 
 pub(super) fn is_frozen_rows(first: &[u8]) -> bool {
@@ -59,6 +61,7 @@ pub(super) fn write(rows: &[KnownRow]) -> Result<Vec<u8>> {
             digest_value: row.digest.as_ref().map(|digest| digest.hex().to_owned()),
             local_id: row.local_ids.clone(),
             primary_id: row.primary_id.clone(),
+            key: row.key.clone(),
         })
         .collect();
     serde_json::to_vec(&Frozen { rows }).map_err(|error| Failure::fail(format!("its rows: {error}")))
@@ -75,8 +78,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<Vec<KnownRow>> {
             }
             _ => None,
         };
-        let FrozenRow { kind, url, name, size, local_id, primary_id, .. } = row;
-        let row = Row { url, name, size, digest, local_ids: local_id, primary_id, ..Row::default() };
+        let FrozenRow { kind, url, name, size, local_id, primary_id, key, .. } = row;
+        let row = Row { url, name, size, digest, local_ids: local_id, primary_id, key, ..Row::default() };
         Ok(KnownRow { kind, row })
     };
     frozen.rows.into_iter().map(known).collect()
@@ -96,6 +99,7 @@ mod tests {
             digest: Some(Digest::new(Algorithm::Crc32, "00c0ffee").unwrap()),
             local_ids: vec!["a;b".into(), "c".into()],
             primary_id: Some("ark:/99999/fk4a".into()),
+            key: Some("first".into()),
             ..Row::default()
         };
         let bare = Row { url: "file:///a".into(), name: "a".into(), ..Row::default() };

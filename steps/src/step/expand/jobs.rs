@@ -79,6 +79,9 @@ impl<'a> Maker<'a> {
             configuration.profile_version = frozen.version;
             configuration.other.insert(DIGEST.into(), frozen.digest.as_str().into());
         }
+        if let Some(key) = &row.key {
+            configuration.other.insert("key".into(), key.as_str().into());
+        }
         payload.write(&mut configuration);
         Ok(NewJob {
             configuration,
