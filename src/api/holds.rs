@@ -61,7 +61,7 @@ pub(crate) async fn release_queue(
     app.act(&caller, Order::ReleaseQueue(ReleaseQueue { queue: name })).await.map(Json)
 }
 
-#[utoipa::path(put, path = "/api/v1/holds/collections/{mnemonic}", tag = "holds", security(("token" = ["operator"])), params(("mnemonic" = String, Path, min_length = 1, max_length = 100)), request_body = SetHold, responses(
+#[utoipa::path(put, path = "/api/v1/holds/collections/{mnemonic}", tag = "holds", security(("token" = ["operator"])), params(("mnemonic" = String, Path, min_length = 1, max_length = 100, pattern = r"\S")), request_body = SetHold, responses(
     (status = 200, body = HoldChanged),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -85,7 +85,7 @@ pub(crate) struct ReleaseParams {
     all: bool,
 }
 
-#[utoipa::path(delete, path = "/api/v1/holds/collections/{mnemonic}", tag = "holds", security(("token" = ["operator"])), params(("mnemonic" = String, Path, min_length = 1, max_length = 100), ReleaseParams), responses(
+#[utoipa::path(delete, path = "/api/v1/holds/collections/{mnemonic}", tag = "holds", security(("token" = ["operator"])), params(("mnemonic" = String, Path, min_length = 1, max_length = 100, pattern = r"\S"), ReleaseParams), responses(
     (status = 200, body = HoldChanged),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]

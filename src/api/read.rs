@@ -7,6 +7,7 @@ use axum::http::request::Parts;
 use http_body_util::BodyExt as _;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize as _, Deserializer};
+use serde_json::Value;
 
 use super::app::App;
 use super::guard::is_json;
@@ -45,12 +46,16 @@ fn not_an_object() -> FieldProblem {
 /// A structure within a body: an object, and no list of its fields.
 pub(crate) fn object<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<T, D::Error> {
     let fields = serde_json::Map::deserialize(from)?;
-    T::deserialize(serde_json::Value::Object(fields)).map_err(serde::de::Error::custom)
+    T::deserialize(Value::Object(fields)).map_err(serde::de::Error::custom)
 }
 
 /// Reads JSON: what is none is `invalid`, what does not fit is `unprocessable`.
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Answer<T> {
-    serde_json::from_slice(bytes).map_err(|error| {
+    let read = serde_json::from_slice(bytes).or_else(|error| {
+        let has_floats = error.to_string().contains("floating point");
+        has_floats.then(|| with_whole_numbers(bytes)).flatten().ok_or(error)
+    });
+    read.map_err(|error| {
         // Some of what does not fit is told as if it could not be read.
         let json = error.is_data() || serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok();
         let kind = if json { Kind::UNPROCESSABLE } else { Kind::INVALID };
@@ -59,6 +64,29 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Answer<T> {
         let field = message.split('`').nth(1).filter(|_| message.contains(" field `")).unwrap_or_default();
         Refusal::of_fields(kind, vec![FieldProblem { field: field.to_owned(), message: message.clone() }])
     })
+}
+
+/// The same where `3.0` stands for `3`: that is the same number in JSON, and some clients write all of them so.
+fn with_whole_numbers<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+    fn whole(value: &mut Value) {
+        match value {
+            Value::Number(number) => {
+                let float = number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0);
+                // All whole numbers up to here are exact.
+                if let Some(float) = float.filter(|float| float.abs() < 9_007_199_254_740_992.0) {
+                    #[allow(clippy::cast_possible_truncation, reason = "it is whole, and in the range")]
+                    let whole = float as i64;
+                    *number = whole.into();
+                }
+            }
+            Value::Array(values) => values.iter_mut().for_each(whole),
+            Value::Object(fields) => fields.values_mut().for_each(whole),
+            _ => {}
+        }
+    }
+    let mut value = serde_json::from_slice(bytes).ok()?;
+    whole(&mut value);
+    serde_json::from_value(value).ok()
 }
 
 /// A whole body, within `api.max_body` and `api.timeout`.
@@ -180,5 +208,23 @@ mod tests {
         assert!(parse::<Requeue>(b"{}").is_ok());
         let listed = parse::<crate::api::wire::Bulk>(br#"{"action": "hold", "filter": [["failed"]]}"#);
         assert_eq!(listed.unwrap_err().kind, Kind::UNPROCESSABLE);
+    }
+
+    #[test]
+    fn a_whole_number_is_one_however_it_is_written() {
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Wanted {
+            size: u32,
+            more: Option<Vec<i64>>,
+        }
+        let read = parse::<Wanted>(br#"{"size": 3.0, "more": [-2.0, 1e3, 7]}"#).unwrap();
+        assert_eq!((read.size, read.more), (3, Some(vec![-2, 1000, 7])));
+        for wrong in ["3.5", "-3.0", "4294967296.0", "1e300"] {
+            let refused = parse::<Wanted>(format!("{{\"size\": {wrong}}}").as_bytes()).unwrap_err();
+            assert_eq!(refused.kind, Kind::UNPROCESSABLE, "{wrong}");
+        }
+        // What is there twice is still refused.
+        assert!(parse::<Wanted>(br#"{"size": 3, "size": 4}"#).is_err());
     }
 }
