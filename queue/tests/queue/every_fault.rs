@@ -7,6 +7,7 @@
 //! (ephemeral nodes, multis with a checkpoint) are also told on a server, with the faults after which the tree knows more
 //! than the node.
 
+mod alerts;
 mod batches;
 mod feeds;
 mod jobs;

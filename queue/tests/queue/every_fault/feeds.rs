@@ -41,26 +41,6 @@ async fn a_feed_is_consumed_item_by_item_on_a_server() {
     through_faults_on_a_server(nothing, consumed).await;
 }
 
-/// A feed that fails again and again, and whoever consumes it says so each time.
-async fn failing(queue: Queue) -> Result<()> {
-    let qid = queue.make_feed("herbarium", "atom").await?.qid;
-    let mut lease = queue.acquire_feed(qid, WHO).await?;
-    for _ in 0..2 {
-        queue.alert_feed(&mut lease, "no route to host").await?;
-    }
-    queue.release_feed(&mut lease).await?;
-    let owed = queue.owed_alerts().await?;
-    assert_eq!(owed.len(), 1, "{owed:?}");
-    assert_eq!(owed[0].alert.feed.as_deref(), Some("herbarium"));
-    Ok(())
-}
-
-/// Invariant: whatever breaks, the administrators are owed one alert.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_alert_is_owed_for_a_feed_that_fails() {
-    through_every_fault(nothing, failing).await;
-}
-
 /// Invariant: what a person does to a feed is done once, and whoever consumes it has lost it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_feed_is_paused_set_back_and_resumed() {
