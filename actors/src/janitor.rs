@@ -1,6 +1,7 @@
 //! The janitor: what nobody needs any more goes.
 //!
-//! At once, by event: the working directory of a job that has ended for good. From time to time, on every node: locks
+//! At once, by event: the working directory of a job that has ended for good; after a gap in the events, those of all that ended
+//! meanwhile. From time to time, on every node: locks
 //! of this session that nobody claims, leftovers on this node's disk. From time to time, on one node at a time, under
 //! `/cleanup/NAME`: what no node needs any more ([`upkeep`]).
 //!
@@ -28,6 +29,8 @@ use crate::house::{House, Life, Task, tell};
 pub(crate) enum Message {
     /// A job has ended for good. A node that drains waits for this.
     Ended { bid: Bid, jid: Jid, chore: Chore },
+    /// Jobs may have ended for good while nobody told: those that have files here are looked at.
+    Missed,
     /// It is time for a round.
     Round,
     /// Rounds are to be made at other times than before.
@@ -88,6 +91,9 @@ impl Actor for Janitor {
                     state.ended(bid, jid).await;
                     drop(chore);
                 }
+                Message::Missed => {
+                    state.leftovers().await;
+                }
                 Message::Round => {
                     state.round().await;
                     state.round_later(&myself);
@@ -118,6 +124,13 @@ impl Actor for Janitor {
 pub(crate) fn ended(house: &House, bid: Bid, jid: Jid) {
     if house.work.is_real() {
         tell(&house.directory.janitor, Message::Ended { bid, jid, chore: house.floor.chore() });
+    }
+}
+
+/// Tells the janitor that events were missed.
+pub(crate) fn missed(house: &House) {
+    if house.work.is_real() {
+        tell(&house.directory.janitor, Message::Missed);
     }
 }
 

@@ -329,6 +329,7 @@ async fn read_batches(mut watch: TreeWatch, house: Arc<House>, life: Arc<Life>) 
                 life.ended.missed();
                 life.freed().poke();
                 tell(&house.directory.batches, batches::Message::ListAgain);
+                janitor::missed(&house);
                 continue;
             }
             Event::Children(_) => continue,

@@ -86,7 +86,7 @@ fn minutes(length: Duration) -> f64 {
 /// The faults, the healing, and the judgement.
 async fn live(world: &Arc<World>, length: Duration, kinds: &[Kind]) -> Result<Judged> {
     let of = Arc::clone(world);
-    let load = tokio::spawn(async move { load::run(&of).await });
+    let load = tokio::spawn(async move { load::run(&of, length).await });
     let of = Arc::clone(world);
     let watch = Watch(tokio::spawn(async move { watch(&of).await }));
     let lanes = Lane::SCHEDULED.map(|lane| {

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use ingest_harness::{Ensemble, FileServer, Server, ServerConfig, let_pass};
+use ingest_harness::{Ensemble, FileServer, Proxy, Server, ServerConfig, let_pass};
+use ingest_queue::map;
+use ingest_queue::queue::Queue;
+use ingest_queue::states::JobState;
 
 use crate::checks;
 use crate::kit::{self, many, seconds};
@@ -78,4 +81,43 @@ async fn the_leader_is_lost_and_the_quorum_is_lost_and_meanwhile_nothing_is_star
         assert_eq!(node.drained().await, 0, "{}", node.process.tail());
     }
     place.nothing_left("work").await;
+}
+
+/// Waits until a job is in this state.
+async fn somebody_is(queue: &Queue, state: JobState) {
+    let mut watch = queue.session().watch_tree(map::queue(state)).await.unwrap();
+    while queue.session().children(map::queue(state)).await.unwrap().0.is_empty() {
+        watch.next().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_of_jobs_that_ended_elsewhere_while_a_node_was_cut_off_go_when_it_is_back() {
+    let server = Server::shared().await;
+    let (proxy, chroot) = (Proxy::start(server.address()), ingest_harness::chroot());
+    let place = Place::at(format!("{}{chroot}", server.connect_string()), Duration::from_secs(40));
+    let files = FileServer::start().await;
+    let disk = |name: &str| place.path("work").join(name).to_str().unwrap().to_owned();
+    let first = place
+        .node("first")
+        .set("store.engine.zookeeper.connect", format!("{}{chroot}", proxy.connect_string()))
+        .set("work.dir", disk("first"))
+        .set("pools.recording.size", 0)
+        .ready()
+        .await;
+    let queue = place.queue().await;
+    let bid = kit::submit(&queue, many(&files, "apart", 1)).await;
+    somebody_is(&queue, JobState::Recording).await;
+
+    proxy.cut();
+    first.says(LOST).await;
+    let second = place.node("second").set("work.dir", disk("second")).ready().await;
+    checks::completed_once(&queue, bid, 1).await;
+    proxy.heal();
+    first.says("connected again").await;
+    place.nothing_left("work/first").await;
+    for node in [first, second] {
+        assert_eq!(node.drained().await, 0, "{}", node.process.tail());
+    }
+    checks::clean(&queue).await;
 }

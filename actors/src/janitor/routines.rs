@@ -53,19 +53,28 @@ impl State {
             Ok(names) => swept.locks += names.len(),
             Err(error) => tracing::warn!(%error, "locks on objects could not be looked for"),
         }
-        if self.house.work.is_real() {
-            let (services, progress, cancel) = (self.life.services(), Progress::default(), Cancel::new());
-            match clean::leftovers(queue, &services, &progress, &cancel).await {
-                Ok(removed) => swept.directories = removed.attempts.len(),
-                Err(failure) => tracing::warn!(%failure, "the working directory could not be cleaned up"),
-            }
-        }
+        swept.directories = self.leftovers().await;
         swept.access_items = self.access().await;
         if swept != Swept::default() {
             let Swept { locks, directories, access_items, .. } = swept;
             tracing::info!(locks, directories, access_items, "cleaned up");
         }
         swept
+    }
+
+    /// What jobs have left on this node's disk that do not need it any more; answers how many directories went.
+    pub(super) async fn leftovers(&self) -> usize {
+        if !self.house.work.is_real() {
+            return 0;
+        }
+        let (services, progress, cancel) = (self.life.services(), Progress::default(), Cancel::new());
+        match clean::leftovers(&self.life.queue, &services, &progress, &cancel).await {
+            Ok(removed) => removed.attempts.len(),
+            Err(failure) => {
+                tracing::warn!(%failure, "the working directory could not be cleaned up");
+                0
+            }
+        }
     }
 
     /// The same, with all that one node does for all, whether or not it is time for it.

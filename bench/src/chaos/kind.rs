@@ -96,7 +96,7 @@ pub(crate) const KINDS: &[Line] = &[
         Kind::CorruptNode,
         "corrupt znode",
         Lane::People,
-        30,
+        12,
         "fsck named it and put it right, or a node did",
     ),
     line(

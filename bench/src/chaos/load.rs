@@ -21,6 +21,8 @@ use super::world::World;
 
 /// As many jobs are under way at most: enough for everybody to have something to do.
 const BACKLOG: usize = 50;
+/// So many in a run at most: every check reads all of them.
+const MOST: u32 = 1200;
 const PAUSE: Duration = Duration::from_millis(700);
 
 /// A deposit that somebody has said yes to.
@@ -66,12 +68,13 @@ impl Ledger {
 }
 
 /// Deposits until the ledger is closed.
-pub(crate) async fn run(world: &World) -> Result<()> {
+pub(crate) async fn run(world: &World, length: Duration) -> Result<()> {
+    let pause = PAUSE.max(length / MOST);
     while !world.ledger.full.load(Ordering::SeqCst) {
         if world.under_way().await? < BACKLOG {
             submit(world, None).await?;
         }
-        let_pass(PAUSE).await;
+        let_pass(pause).await;
     }
     Ok(())
 }
