@@ -12,6 +12,7 @@ use super::super::world::{LOOK, World};
 
 const NOTICED_WITHIN: Duration = Duration::from_secs(10);
 const TRIES: usize = 10;
+const BETWEEN: Duration = Duration::from_millis(200);
 
 /// All connections are closed; new ones too, for a while, or not.
 pub(super) async fn cut(world: &World, planned: &Planned) -> Result<Outcome> {
@@ -48,6 +49,8 @@ pub(super) async fn lost_answer(world: &World, planned: &Planned) -> Result<Outc
         if let Some(reply) = sprung.filter(|reply| reply.err == 0) {
             return Ok(Outcome::Witnessed(format!("{}, transaction {:#x}", member.name, reply.zxid)));
         }
+        // It was refused, and is sent again: let that one come through.
+        let_pass(BETWEEN).await;
     }
     Ok(Outcome::Missed(format!("{} committed nothing", member.name)))
 }
