@@ -209,7 +209,7 @@ impl Command {
             Command::Fsck(fsck) => fsck.run().await,
             Command::Audit(audit) => audit.run().await,
             Command::Export(export) => export.run().await,
-            Command::Config(config) => config.run(),
+            Command::Config(config) => config.run().await,
             Command::Completions(completions) => completions.run(),
             Command::Man(man) => man.run(),
         }

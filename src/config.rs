@@ -111,6 +111,11 @@ pub(crate) fn check(path: Option<&Path>, environment: &Environment) -> Checked {
     check_in(path, environment, &PLACES.map(PathBuf::from))
 }
 
+/// The same with settings of the cluster.
+pub(crate) fn check_with(path: Option<&Path>, environment: &Environment, cluster: &Cluster) -> Checked {
+    check_all(path, environment, &PLACES.map(PathBuf::from), Some(cluster))
+}
+
 /// What is wrong with settings of the cluster, on a node with this configuration.
 pub(crate) fn judge_cluster(
     path: Option<&Path>,

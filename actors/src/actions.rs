@@ -14,6 +14,8 @@
 //! on behalf of a request carries the request's id, and is done once where [`Once::Exactly`] says so.
 
 mod bulk;
+mod feed;
+mod limit;
 pub mod order;
 mod perform;
 mod pool;
@@ -103,6 +105,14 @@ actions! {
     "profile.delete" admin any Perhaps ["name!"] "remove a profile from the tree";
     "settings.set" admin any Harmless ["settings!"] "set keys for the whole cluster";
     "settings.unset" admin any Harmless ["keys!"] "leave keys to each node's own configuration again";
+    "limit.set" operator any Harmless ["kind!" "name!" "limit"] "set a limit for all nodes; without a number there is none";
+    "limit.clear" operator any Harmless ["kind!" "name!"] "clear what was set: what the files say holds again";
+    "feed.pause" operator any Harmless ["feed!" "reason"] "pause a feed: nothing of it becomes a batch";
+    "feed.resume" operator any Harmless ["feed!"] "let a feed go on where it stopped";
+    "feed.ask" operator any Harmless ["feed!"] "ask a feed now, on whatever node consumes it";
+    "feed.reset" admin any Harmless ["feed!" "last!" "confirm!"] "set the checkpoint of a feed; confirm is its name";
+    "feed.forget" admin any Perhaps ["feed!"] "forget a feed that nobody consumes, with its checkpoint";
+    "upkeep.run" admin any Harmless ["routine!"] "run a cleanup routine now";
 }
 
 impl Action {
@@ -158,7 +168,8 @@ mod tests {
             let all: serde_json::Map<_, _> = action
                 .parameters()
                 .map(|(name, _)| match (action.name, name) {
-                    ("pool.set", "size") => (name.to_owned(), json!(1)),
+                    ("pool.set", "size") | ("limit.set", "limit") => (name.to_owned(), json!(1)),
+                    ("feed.reset", "confirm") => (name.to_owned(), json!("1")),
                     _ => (name.to_owned(), sample(name)),
                 })
                 .collect();

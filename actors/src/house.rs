@@ -248,10 +248,14 @@ impl House {
         self.sources.read().clone()
     }
 
-    /// Whoever reads the configuration says which settings of the cluster hold here now.
-    pub fn applied_settings(&self, mark: String, sources: BTreeMap<String, String>) {
-        *self.settings_mark.write() = Some(mark);
+    /// Whoever reads the configuration says where its values come from, before it applies them.
+    pub fn note_sources(&self, sources: BTreeMap<String, String>) {
         *self.sources.write() = sources;
+    }
+
+    /// And which settings of the cluster hold here, when it has.
+    pub fn applied_settings(&self, mark: String) {
+        *self.settings_mark.write() = Some(mark);
         tell(&self.directory.registrar, registrar::Message::Refresh);
     }
 

@@ -154,6 +154,16 @@ impl Node {
         self.ask(&self.house.directory.janitor, |reply| janitor::Message::Run(routine, reply)).await
     }
 
+    /// Applies what all nodes share as the tree has it now, if this node has not heard of it yet. `None`: it could not.
+    pub async fn see_shared(&self) -> Option<()> {
+        let life = self.house.life()?;
+        let (now, here) = (life.queue.shared_unlocked().await.ok()?, self.house.shared());
+        // What cannot be read is never applied: it is no reason to look again and again.
+        let again = *here != now && now.unreadable.is_empty();
+        let question = |reply| watcher::Message::LookAtShared(again, reply);
+        self.ask(&self.house.directory.watcher, question).await
+    }
+
     async fn ask<M: ractor::Message, T: Send + 'static>(
         &self,
         whom: &RwLock<Option<ActorRef<M>>>,

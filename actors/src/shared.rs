@@ -79,6 +79,8 @@ pub(crate) fn apply(house: &Arc<House>, services: &Services, now: SharedNow) {
 
 /// The profiles of the files and of the tree together, as the configuration wants them.
 pub(crate) fn combine(house: &House, services: &Services) {
+    // Whoever comes second sees what the first one saw, or later.
+    let mut combined = services.profiles.write();
     let shared = house.shared();
     let texts = shared.profiles.iter().map(|one| (one.name.as_str(), one.version, one.text.as_str()));
     let files = house.files.load_full();
@@ -90,7 +92,7 @@ pub(crate) fn combine(house: &House, services: &Services) {
     for problem in all.problems() {
         tracing::warn!(%problem, "a profile is not used");
     }
-    *services.profiles.write() = Arc::new(all);
+    *combined = Arc::new(all);
 }
 
 /// What is wrong with a profile, by its lines.

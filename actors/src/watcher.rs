@@ -17,7 +17,7 @@ use ingest_queue::limits::{self, follow::Follower, follow::News};
 use ingest_queue::map::{self, HeldQueue};
 use ingest_queue::states::BatchList;
 use ingest_store::{Event, Session, TreeWatch, path};
-use ractor::{Actor, ActorProcessingErr, ActorRef};
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
 pub(crate) use self::events::BatchEvent;
 use self::events::batch_event;
@@ -36,6 +36,8 @@ pub(crate) enum Message {
     Holds,
     /// A profile or the settings of the cluster have changed.
     Shared,
+    /// Say when what was found of them before is applied, and before that look again, if asked to.
+    LookAtShared(bool, RpcReplyPort<()>),
     /// A slot of a limit is free, or limits have changed.
     Limits(News),
     /// The configuration says other limits than before.
@@ -110,6 +112,12 @@ impl Actor for Watcher {
                 Message::Components => state.components().await?,
                 Message::Holds => state.holds().await,
                 Message::Shared => crate::shared::look(&state.house, &state.life).await?,
+                Message::LookAtShared(again, reply) => {
+                    if again {
+                        crate::shared::look(&state.house, &state.life).await?;
+                    }
+                    let _ = reply.send(());
+                }
                 Message::Limits(news) => state.limits(&news),
                 Message::Configured => state.configure().await,
                 Message::Sweep => {

@@ -35,6 +35,7 @@ pub mod access;
 pub mod alerts;
 pub mod batches;
 pub mod bulk;
+mod claim;
 pub mod classes;
 pub mod committer;
 pub mod date;

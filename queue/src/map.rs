@@ -3,14 +3,22 @@
 //! A *ref* is an empty node whose name says everything: `/jobs/states/STATE/PP-JID` puts a job into a
 //! queue, `/batches/BID/states/LIST/JID` into a list of its batch.
 
-use std::fmt;
+mod access;
+mod batch;
+mod job;
+mod priority;
+
+pub use access::AccessSize;
+pub use batch::BatchNode;
+pub use job::{JobNode, QueueRef};
+pub use priority::{NotAPriority, Priority};
 
 use sha2::{Digest, Sha256};
 
 use crate::dialect::Dialect;
 use crate::feeds::Qid;
-use crate::ids::{Aid, Bid, Jid};
-use crate::states::{BatchList, JobState, States};
+use crate::ids::{Bid, Jid};
+use crate::states::{BatchList, JobState};
 
 pub const BATCHES: &str = "/batches";
 pub const BATCH_UUIDS: &str = "/batch-uuids";
@@ -89,116 +97,6 @@ pub fn directories(dialect: Dialect) -> Vec<String> {
         .collect()
 }
 
-/// How soon a job runs: two digits, lower first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
-pub struct Priority(u8);
-
-/// Not a priority.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a priority: it is a number from 0 to 99, or one of {names}", names = Priority::names())]
-pub struct NotAPriority(String);
-
-impl Priority {
-    pub const FIRST: Priority = Priority(0);
-    pub const DEFAULT: Priority = Priority(5);
-    /// From here on a job runs only when nothing below waits.
-    pub const SLOW: Priority = Priority(80);
-    pub const LAST: Priority = Priority(99);
-
-    /// The classes that have a name, unless the configuration says otherwise.
-    pub const CLASSES: &'static [(&'static str, Priority)] = &[
-        ("now", Priority(0)),
-        ("important", Priority(10)),
-        ("new", Priority(20)),
-        ("reset", Priority(50)),
-        ("updates", Priority(70)),
-        ("slow", Priority(80)),
-        ("review", Priority(90)),
-        ("time-allows", Priority(99)),
-    ];
-
-    pub fn new(number: i64) -> Option<Self> {
-        u8::try_from(number).ok().filter(|number| *number <= 99).map(Self)
-    }
-
-    /// A number from elsewhere, brought into the range: a job beyond it would never be taken.
-    pub fn nearest(number: i64) -> Self {
-        Self(u8::try_from(number.clamp(0, 99)).unwrap_or(99))
-    }
-
-    pub const fn number(self) -> u8 {
-        self.0
-    }
-
-    fn names() -> String {
-        crate::classes::all().into_iter().map(|class| class.name).collect::<Vec<_>>().join(", ")
-    }
-}
-
-impl Default for Priority {
-    fn default() -> Self {
-        Self::DEFAULT
-    }
-}
-
-impl fmt::Display for Priority {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:02}", self.0)
-    }
-}
-
-impl std::str::FromStr for Priority {
-    type Err = NotAPriority;
-
-    fn from_str(text: &str) -> Result<Self, NotAPriority> {
-        let number = || text.parse().ok().and_then(Self::new);
-        let class = || crate::classes::named(&crate::classes::all(), text);
-        number().or_else(class).ok_or_else(|| NotAPriority(text.to_owned()))
-    }
-}
-
-impl<'de> serde::Deserialize<'de> for Priority {
-    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let number = i64::deserialize(from)?;
-        Self::new(number).ok_or_else(|| serde::de::Error::custom(NotAPriority(number.to_string())))
-    }
-}
-
-/// A job in a queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct QueueRef {
-    pub state: JobState,
-    pub priority: Priority,
-    pub jid: Jid,
-}
-
-impl QueueRef {
-    pub fn new(state: JobState, priority: Priority, jid: Jid) -> Self {
-        Self { state, priority, jid }
-    }
-
-    pub fn path(self) -> String {
-        format!("{JOB_STATES}/{}/{}-{}", self.state, self.priority, self.jid)
-    }
-
-    /// Takes the name of a ref apart.
-    pub fn parse(state: JobState, name: &str) -> Option<Self> {
-        let (priority, jid) = name.split_once('-')?;
-        if priority.len() != 2 || !priority.bytes().all(|b| b.is_ascii_digit()) {
-            return None;
-        }
-        let priority = priority.parse().ok().and_then(Priority::new)?;
-        Some(Self { state, priority, jid: jid.parse().ok()? })
-    }
-
-    /// Takes a whole path apart.
-    pub fn from_path(path: &str) -> Option<Self> {
-        let (state, name) = path.strip_prefix(JOB_STATES)?.strip_prefix('/')?.split_once('/')?;
-        let state = JobState::ALL.iter().copied().find(|known| known.name() == state)?;
-        Self::parse(state, name)
-    }
-}
-
 /// `/jobs/states/STATE`.
 pub fn queue(state: JobState) -> String {
     format!("{JOB_STATES}/{state}")
@@ -208,114 +106,8 @@ pub fn job(jid: Jid) -> String {
     format!("{JOBS}/{jid}")
 }
 
-/// A node of a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum JobNode {
-    Bid,
-    Configuration,
-    Status,
-    Priority,
-    SpaceNeeded,
-    Identifiers,
-    Metadata,
-    Inventory,
-    Schedule,
-    Work,
-    History,
-    Lock,
-    /// Written by the `mrt-zk` dialect's processing for the storage service.
-    Store,
-}
-
-impl JobNode {
-    pub const ALL: [JobNode; 13] = [
-        JobNode::Bid,
-        JobNode::Configuration,
-        JobNode::Status,
-        JobNode::Priority,
-        JobNode::SpaceNeeded,
-        JobNode::Identifiers,
-        JobNode::Metadata,
-        JobNode::Inventory,
-        JobNode::Schedule,
-        JobNode::Work,
-        JobNode::History,
-        JobNode::Lock,
-        JobNode::Store,
-    ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            JobNode::Bid => "bid",
-            JobNode::Configuration => "configuration",
-            JobNode::Status => "status",
-            JobNode::Priority => "priority",
-            JobNode::SpaceNeeded => "space_needed",
-            JobNode::Identifiers => "identifiers",
-            JobNode::Metadata => "metadata",
-            JobNode::Inventory => "inventory",
-            JobNode::Schedule => "schedule",
-            JobNode::Work => "work",
-            JobNode::History => "history",
-            JobNode::Lock => "lock",
-            JobNode::Store => "store",
-        }
-    }
-
-    pub fn of(self, jid: Jid) -> String {
-        format!("{JOBS}/{jid}/{}", self.name())
-    }
-}
-
 pub fn batch(bid: Bid) -> String {
     format!("{BATCHES}/{bid}")
-}
-
-/// A node of a batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum BatchNode {
-    Submission,
-    Status,
-    Expansion,
-    Manifest,
-    StatusReport,
-    States,
-    Lock,
-    Deleting,
-    /// The profile that its jobs were made with.
-    Profile,
-}
-
-impl BatchNode {
-    pub const ALL: [BatchNode; 9] = [
-        BatchNode::Submission,
-        BatchNode::Status,
-        BatchNode::Expansion,
-        BatchNode::Manifest,
-        BatchNode::StatusReport,
-        BatchNode::States,
-        BatchNode::Lock,
-        BatchNode::Deleting,
-        BatchNode::Profile,
-    ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            BatchNode::Submission => "submission",
-            BatchNode::Status => "status",
-            BatchNode::Expansion => "expansion",
-            BatchNode::Manifest => "manifest",
-            BatchNode::StatusReport => "status-report",
-            BatchNode::States => "states",
-            BatchNode::Lock => "lock",
-            BatchNode::Deleting => "deleting",
-            BatchNode::Profile => "profile",
-        }
-    }
-
-    pub fn of(self, bid: Bid) -> String {
-        format!("{BATCHES}/{bid}/{}", self.name())
-    }
 }
 
 /// `/batches/BID/states/LIST`.
@@ -445,54 +237,6 @@ pub fn hash(parts: &[&str]) -> String {
     format!("{:032x}", u128::from_be_bytes(half))
 }
 
-/// The two access queues.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum AccessSize {
-    Small,
-    Large,
-}
-
-impl AccessSize {
-    pub const ALL: [AccessSize; 2] = [AccessSize::Small, AccessSize::Large];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            AccessSize::Small => "small",
-            AccessSize::Large => "large",
-        }
-    }
-
-    /// `/access/small`.
-    pub fn dir(self) -> String {
-        format!("{ACCESS}/{}", self.name())
-    }
-
-    pub fn item(self, aid: Aid) -> String {
-        format!("{ACCESS}/{}/{aid}", self.name())
-    }
-
-    pub fn token(self, aid: Aid) -> String {
-        format!("{ACCESS}/{}/{aid}/token", self.name())
-    }
-
-    pub fn status(self, aid: Aid) -> String {
-        format!("{ACCESS}/{}/{aid}/status", self.name())
-    }
-
-    pub fn lock(self, aid: Aid) -> String {
-        format!("{ACCESS}/{}/{aid}/lock", self.name())
-    }
-
-    /// The hold that stops this queue.
-    pub fn hold(self) -> HeldQueue {
-        match self {
-            AccessSize::Small => HeldQueue::AccessSmall,
-            AccessSize::Large => HeldQueue::AccessLarge,
-        }
-    }
-}
-
 /// A node of a management request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RequestNode {
@@ -561,23 +305,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_queue_ref_is_read_as_it_is_written() {
-        let entry = QueueRef::new(JobState::Downloading, Priority::new(3).unwrap(), Jid::new(12));
-        assert_eq!(entry.path(), "/jobs/states/downloading/03-jid0000000012");
-        assert_eq!(QueueRef::from_path(&entry.path()), Some(entry));
-        for bad in
-            ["3-jid0000000012", "003-jid0000000012", "+3-jid0000000012", "03jid0000000012", "03-jid12", ""]
-        {
-            assert_eq!(QueueRef::parse(JobState::Held, bad), None, "{bad}");
-        }
-        for bad in
-            ["/jobs/states/downloading", "/jobs/states/Downloading/03-jid0000000012", "/jobs/jid0000000012"]
-        {
-            assert_eq!(QueueRef::from_path(bad), None, "{bad}");
-        }
-    }
-
-    #[test]
     fn names_are_escaped_as_other_systems_do_and_always_fit_a_path() {
         assert_eq!(storage_lock("ark:/13030/m5rn35s8"), "/locks/storage/ark_13030_m5rn35s8");
         for odd in ["", ".", "..", "a/b", "\u{0}", "a\u{7}b", "\u{f000}", "\u{1f600}", "\u{fff9}"] {
@@ -590,16 +317,6 @@ mod tests {
     fn the_borders_of_what_is_hashed_count() {
         assert_ne!(local_id("ab", "c"), local_id("a", "bc"));
         assert_eq!(local_id("ab", "c").len(), LOCAL_IDS.len() + 33);
-    }
-
-    #[test]
-    fn priorities_have_names_and_bounds() {
-        assert_eq!("important".parse(), Ok(Priority::nearest(10)));
-        assert_eq!("99".parse(), Ok(Priority::LAST));
-        for bad in ["100", "-1", "urgent", ""] {
-            assert!(bad.parse::<Priority>().unwrap_err().to_string().contains("time-allows"), "{bad}");
-        }
-        assert_eq!((Priority::nearest(1000), Priority::nearest(-4)), (Priority::LAST, Priority::FIRST));
     }
 
     #[test]

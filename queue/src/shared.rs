@@ -17,6 +17,7 @@ use crate::committer::{Mark, Unit, commit_alone};
 use crate::date::Date;
 use crate::error::{Error, Result};
 use crate::map;
+use crate::nodes::Unreadable;
 use crate::queue::Queue;
 
 /// The most bytes of a text.
@@ -81,6 +82,20 @@ pub fn digest_of(text: &str) -> String {
     })
 }
 
+/// Takes a document apart, unless it is none, or its text is not the one that was written.
+fn read(data: &[u8]) -> std::result::Result<Document, String> {
+    let document: Document = serde_json::from_slice(data).map_err(|error| error.to_string())?;
+    if digest_of(&document.text) != document.digest {
+        return Err("its text is not that of its digest".to_owned());
+    }
+    Ok(document)
+}
+
+/// The same for whoever only checks it.
+pub(crate) fn readable(data: &[u8]) -> std::result::Result<(), Unreadable> {
+    read(data).map(drop).map_err(Unreadable)
+}
+
 /// What became of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Changed {
@@ -137,11 +152,7 @@ impl Queue {
             found => found?,
         };
         let Some((data, stat)) = found else { return Ok(None) };
-        let document: Document =
-            serde_json::from_slice(&data).map_err(|error| Error::corrupt(path, error))?;
-        if digest_of(&document.text) != document.digest {
-            return Err(Error::corrupt(path, "its text is not that of its digest"));
-        }
+        let document = read(&data).map_err(|why| Error::corrupt(path, why))?;
         Ok(Some((document, stat.version)))
     }
 

@@ -112,6 +112,11 @@ impl Hub {
         }
     }
 
+    /// Returns when the node ends.
+    pub(crate) async fn closed(&self) {
+        self.0.closing.cancelled().await;
+    }
+
     /// Tells everybody.
     fn tell(&self, name: &'static str, event: &Event) {
         let mut state = self.0.state.lock();

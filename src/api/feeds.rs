@@ -4,17 +4,18 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
+use ingest_actors::actions::order::OnFeed;
+use ingest_actors::actions::{Order, order};
 use ingest_actors::feeds::board::Status;
 use ingest_queue::date::Date;
 use ingest_queue::feeds::workers::Workers;
-use ingest_queue::feeds::{Asked, Listed, Qid};
-use ingest_queue::holds::Was;
+use ingest_queue::feeds::{Listed, Qid};
 use ingest_queue::queue::Queue;
 
 use super::app::App;
 use super::caller::{Admin, Operator};
 use super::problem::{Answer, Refusal};
-use super::read::{self, Body};
+use super::read::Body;
 use super::wire::{
     FeedChanged, FeedConfigured, FeedHere, FeedLine, FeedList, FeedReset, Hold, Problem, ResetFeed, SetHold,
     WorkerLine,
@@ -119,10 +120,6 @@ fn here(status: &Status, now: Date) -> FeedHere {
     }
 }
 
-fn changed(listed: &Listed, was: &Was) -> Json<FeedChanged> {
-    Json(FeedChanged { name: listed.feed.name(), changed: *was == Was::Changed })
-}
-
 #[utoipa::path(post, path = "/api/v1/feeds/{feed}/pause", tag = "feeds", security(("token" = ["operator"])), params(("feed" = String, Path)), request_body = SetHold, responses(
     (status = 200, body = FeedChanged),
     (status = "default", body = Problem, content_type = "application/problem+json"),
@@ -131,13 +128,10 @@ fn changed(listed: &Listed, was: &Was) -> Json<FeedChanged> {
 pub(crate) async fn pause(
     State(app): State<App>,
     Operator(caller): Operator,
-    Path(name): Path<String>,
-    Body(hold): Body<SetHold>,
+    Path(feed): Path<String>,
+    Body(SetHold { reason }): Body<SetHold>,
 ) -> Answer<Json<FeedChanged>> {
-    let (queue, reason) = (app.queue().await?, read::reason(&hold.reason)?);
-    let listed = find(&queue, &name).await?;
-    let was = queue.pause_feed(listed.feed.qid, &caller.name, reason).await?;
-    Ok(changed(&listed, &was))
+    app.act(&caller, Order::PauseFeed(order::PauseFeed { feed, reason })).await.map(Json)
 }
 
 #[utoipa::path(post, path = "/api/v1/feeds/{feed}/resume", tag = "feeds", security(("token" = ["operator"])), params(("feed" = String, Path)), responses(
@@ -147,13 +141,10 @@ pub(crate) async fn pause(
 /// Lets a feed go on where it stopped
 pub(crate) async fn resume(
     State(app): State<App>,
-    _: Operator,
-    Path(name): Path<String>,
+    Operator(caller): Operator,
+    Path(feed): Path<String>,
 ) -> Answer<Json<FeedChanged>> {
-    let queue = app.queue().await?;
-    let listed = find(&queue, &name).await?;
-    let was = queue.resume_feed(listed.feed.qid).await?;
-    Ok(changed(&listed, &was))
+    app.act(&caller, Order::ResumeFeed(OnFeed { feed })).await.map(Json)
 }
 
 #[utoipa::path(post, path = "/api/v1/feeds/{feed}/ask", tag = "feeds", security(("token" = ["operator"])), params(("feed" = String, Path)), responses(
@@ -164,12 +155,9 @@ pub(crate) async fn resume(
 pub(crate) async fn ask(
     State(app): State<App>,
     Operator(caller): Operator,
-    Path(name): Path<String>,
+    Path(feed): Path<String>,
 ) -> Answer<Json<FeedChanged>> {
-    let queue = app.queue().await?;
-    let listed = find(&queue, &name).await?;
-    let asked = queue.ask_feed(listed.feed.qid, &caller.name).await?;
-    Ok(Json(FeedChanged { name: listed.feed.name(), changed: asked == Asked::Now }))
+    app.act(&caller, Order::AskFeed(OnFeed { feed })).await.map(Json)
 }
 
 #[utoipa::path(post, path = "/api/v1/feeds/{feed}/reset", tag = "feeds", security(("token" = ["admin"])), params(("feed" = String, Path)), request_body = ResetFeed, responses(
@@ -180,29 +168,10 @@ pub(crate) async fn ask(
 pub(crate) async fn reset(
     State(app): State<App>,
     Admin(caller): Admin,
-    Path(name): Path<String>,
-    Body(asked): Body<ResetFeed>,
+    Path(feed): Path<String>,
+    Body(ResetFeed { last, confirm }): Body<ResetFeed>,
 ) -> Answer<Json<FeedReset>> {
-    let queue = app.queue().await?;
-    let listed = find(&queue, &name).await?;
-    let name = listed.feed.name();
-    confirmed(&asked.confirm, &name)?;
-    if listed.feed.node.kind != "drop_box"
-        && let Err(why) = ingest_steps::feed::news::Checkpoint::read(&asked.last)
-    {
-        return Err(Refusal::field("last", why));
-    }
-    let before = queue.reset_feed(listed.feed.qid, &asked.last).await?;
-    tracing::info!(who = caller.name, feed = name, before, last = asked.last, "a checkpoint was set");
-    Ok(Json(FeedReset { name, before, last: asked.last }))
-}
-
-/// Whoever means it says the name again.
-fn confirmed(confirm: &str, name: &str) -> Answer<()> {
-    if confirm == name {
-        return Ok(());
-    }
-    Err(Refusal::field("confirm", format!("it cannot be taken back: say `{name}` if it is meant")))
+    app.act(&caller, Order::ResetFeed(order::ResetFeed { feed, last, confirm })).await.map(Json)
 }
 
 #[utoipa::path(delete, path = "/api/v1/feeds/{feed}", tag = "feeds", security(("token" = ["admin"])), params(("feed" = String, Path)), responses(
@@ -212,11 +181,8 @@ fn confirmed(confirm: &str, name: &str) -> Answer<()> {
 /// Forgets a feed that nobody consumes any more, with its checkpoint
 pub(crate) async fn forget(
     State(app): State<App>,
-    _: Admin,
-    Path(name): Path<String>,
+    Admin(caller): Admin,
+    Path(feed): Path<String>,
 ) -> Answer<Json<FeedChanged>> {
-    let queue = app.queue().await?;
-    let listed = find(&queue, &name).await?;
-    queue.forget_feed(listed.feed.qid).await?;
-    Ok(Json(FeedChanged { name: listed.feed.name(), changed: true }))
+    app.act(&caller, Order::ForgetFeed(OnFeed { feed })).await.map(Json)
 }

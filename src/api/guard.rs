@@ -98,7 +98,7 @@ async fn answer(
     wanted: Option<Ltime>,
 ) -> Response {
     if let Some(moment) = wanted
-        && let Err(refusal) = ltime::reach(app, moment).await
+        && let Err(refusal) = ltime::reach(app, path, moment).await
     {
         return refusal.into_response();
     }

@@ -2,17 +2,16 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use ingest_actors::node::Ran;
+use ingest_actors::actions::{Order, order};
 use ingest_actors::node::upkeep::{Known, Routine, Run};
 use ingest_actors::stats::Stats;
 use ingest_queue::error::Error;
 use ingest_queue::limits::parked_with;
 use ingest_queue::limits::rules::{DEFAULT, Kind as LimitKind};
-use ingest_queue::limits::set::Wanted;
 
 use super::app::App;
 use super::caller::{Admin, Operator};
-use super::problem::{Answer, Kind, Refusal};
+use super::problem::Answer;
 use super::read::Body;
 use super::wire::{
     LimitChanged, LimitHolder, LimitLine, LimitList, Problem, SetLimit, StatsLine, StatsList, UpkeepLine,
@@ -57,24 +56,6 @@ fn holder(holding: ingest_queue::limits::Holding) -> LimitHolder {
     }
 }
 
-fn kind_of(name: &str) -> Answer<LimitKind> {
-    LimitKind::from_name(name).ok_or_else(|| {
-        let known = LimitKind::ALL.map(LimitKind::name).join(", ");
-        Refusal::new(Kind::NOT_FOUND, format!("the kinds of limits are {known}"))
-    })
-}
-
-async fn change(app: &App, kind: &str, name: &str, to: Wanted) -> Answer<Json<LimitChanged>> {
-    let kind = kind_of(kind)?;
-    if name.chars().count() > 200 {
-        return Err(Refusal::field("name", "the name of a limit has at most 200 letters"));
-    }
-    let (queue, name) = (app.queue().await?, kind.as_kept(name));
-    let changed = queue.set_limit(kind, &name, to).await?;
-    let limit = queue.read_limits().await?.rules.limit(kind, &name).map(|(limit, _)| limit);
-    Ok(Json(LimitChanged { kind: kind.name().to_owned(), name, limit, changed }))
-}
-
 #[utoipa::path(put, path = "/api/v1/limits/{kind}/{name}", tag = "limits", security(("token" = ["operator"])), params(("kind" = String, Path), ("name" = String, Path, min_length = 1, max_length = 200)), request_body = SetLimit, responses(
     (status = 200, body = LimitChanged),
     (status = "default", body = Problem, content_type = "application/problem+json"),
@@ -82,11 +63,11 @@ async fn change(app: &App, kind: &str, name: &str, to: Wanted) -> Answer<Json<Li
 /// Sets a limit, for all nodes, before what their files say
 pub(crate) async fn set(
     State(app): State<App>,
-    _: Operator,
+    Operator(caller): Operator,
     Path((kind, name)): Path<(String, String)>,
-    Body(limit): Body<SetLimit>,
+    Body(SetLimit { limit }): Body<SetLimit>,
 ) -> Answer<Json<LimitChanged>> {
-    change(&app, &kind, &name, limit.limit.map_or(Wanted::NoLimit, Wanted::AtMost)).await
+    app.act(&caller, Order::SetLimit(order::SetLimit { kind, name, limit })).await.map(Json)
 }
 
 #[utoipa::path(delete, path = "/api/v1/limits/{kind}/{name}", tag = "limits", security(("token" = ["operator"])), params(("kind" = String, Path), ("name" = String, Path, min_length = 1, max_length = 200)), responses(
@@ -96,10 +77,10 @@ pub(crate) async fn set(
 /// Clears what was set: what the file says holds again
 pub(crate) async fn clear(
     State(app): State<App>,
-    _: Operator,
+    Operator(caller): Operator,
     Path((kind, name)): Path<(String, String)>,
 ) -> Answer<Json<LimitChanged>> {
-    change(&app, &kind, &name, Wanted::AsTheFileSays).await
+    app.act(&caller, Order::ClearLimit(order::ClearLimit { kind, name })).await.map(Json)
 }
 
 #[utoipa::path(get, path = "/api/v1/upkeep", tag = "node", security(("token" = ["operator"])), responses(
@@ -137,21 +118,10 @@ fn run(run: Run) -> UpkeepRun {
 /// Runs a cleanup routine now, on this node
 pub(crate) async fn run_upkeep(
     State(app): State<App>,
-    _: Admin,
-    Path(name): Path<String>,
+    Admin(caller): Admin,
+    Path(routine): Path<String>,
 ) -> Answer<Json<UpkeepRun>> {
-    let routine = Routine::from_name(&name).ok_or_else(|| {
-        let known = Routine::ALL.map(Routine::name).join(", ");
-        Refusal::new(Kind::NOT_FOUND, format!("the routines are {known}"))
-    })?;
-    match app.node.run_upkeep(routine).await {
-        Some(Ran::Now(done)) => Ok(Json(run(done))),
-        Some(Ran::Busy(node)) => Err(Refusal::new(Kind::BUSY, format!("{node} is at it now"))),
-        Some(Ran::Not(why)) => {
-            Err(Refusal::new(Kind::STARTING, format!("the tree cannot be asked now: {why}")))
-        }
-        None => Err(Refusal::new(Kind::STARTING, "the node cannot be asked now: it is starting, or ends")),
-    }
+    app.act(&caller, Order::RunUpkeep(order::RunUpkeep { routine })).await.map(Json)
 }
 
 #[utoipa::path(get, path = "/api/v1/stats", tag = "node", security(("token" = ["operator"])), responses(

@@ -3,6 +3,10 @@
 //! Every answer to a call that has changed something carries `X-Ingestd-Ltime`: a moment after the change. A read that
 //! sends the same header, or the parameter `ltime`, is answered when this node's server has seen that moment.
 //!
+//! Most of what is read comes from the tree. What a node keeps of it in memory, because it works by it, is brought up
+//! to date first: profiles, for whoever lists them or submits. Only the counts of the queues, and who waits for a slot
+//! of a limit, are what the node has heard of so far.
+//!
 //! **When things break.** A moment that does not come within `api.timeout` is `behind`, and can be asked for again. A
 //! change whose moment cannot be had is answered without one.
 
@@ -44,13 +48,29 @@ pub(crate) fn wanted(request: &mut Request) -> Answer<Option<Ltime>> {
     moment.map(|moment| Some(Ltime(moment))).ok_or_else(wrong)
 }
 
+/// Whether a path is answered by the profiles that this node runs.
+fn goes_by_profiles(path: &str) -> bool {
+    matches!(path, "/api/v1/profiles" | "/api/v1/batches")
+}
+
 /// Waits until this node has seen that moment.
-pub(crate) async fn reach(app: &App, moment: Ltime) -> Answer<()> {
+pub(crate) async fn reach(app: &App, path: &str, moment: Ltime) -> Answer<()> {
     let queue = app.queue().await?;
     let patience = app.settings.timeout;
-    match tokio::time::timeout(patience, ltime::wait_for(queue.session(), moment)).await {
+    let seen = async {
+        ltime::wait_for(queue.session(), moment).await?;
+        if goes_by_profiles(path) {
+            // If it cannot look, it is about to begin anew, and looks then.
+            app.node.see_shared().await;
+        }
+        Ok(())
+    };
+    match tokio::time::timeout(patience, seen).await {
         Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(ingest_queue::error::Error::from(error).into()),
+        Ok(Err(error)) => {
+            let error: ingest_store::Error = error;
+            Err(ingest_queue::error::Error::from(error).into())
+        }
         Err(_) => {
             let why = format!("its server has not seen the moment {} within {patience:?}", moment.0);
             Err(Refusal::new(Kind::BEHIND, why))

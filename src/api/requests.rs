@@ -1,10 +1,13 @@
 //! Management requests: seen, put and taken back. What becomes of them is the nodes' business.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use ingest_actors::actions::{ACTIONS, Action, Order, Refused};
+use ingest_queue::queue::Queue;
 use ingest_queue::requests::{self, Answered, NewRequest};
 use ingest_store::recipes::ltime;
 use serde::Deserialize;
@@ -23,8 +26,10 @@ use super::wire::{
 /// How many requests an answer has, if nobody says.
 const PAGE: usize = 100;
 const MOST: usize = 1000;
-/// When it is worth to ask again for a result, in seconds.
+/// When it is worth to ask again for a result, in seconds, if it was not waited for.
 const AGAIN: u64 = 1;
+/// How long somebody may want to wait for one, in seconds.
+const LONGEST_WAIT: u32 = 3600;
 
 #[utoipa::path(get, path = "/api/v1/actions", tag = "requests", security(("token" = ["operator"])), responses(
     (status = 200, body = ActionList),
@@ -54,11 +59,13 @@ pub(crate) fn action_list() -> ActionList {
 #[into_params(parameter_in = Query)]
 pub(crate) struct RequestParams {
     /// `waiting`, `running` or `done`.
+    #[param(pattern = "^(waiting|running|done)$")]
     state: Option<String>,
     /// 1 to 1000.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
     /// The `next` of the page before.
+    #[param(pattern = "^[0-9]{1,18}$")]
     after: Option<String>,
 }
 
@@ -83,7 +90,7 @@ pub(crate) async fn list(
     }
     let wrong = || Refusal::field("after", "it is the `next` of the page before");
     let after: Option<i64> =
-        params.after.as_deref().map(|after| after.parse().map_err(|_| wrong())).transpose()?;
+        params.after.as_deref().map(|after| place(after).ok_or_else(wrong)).transpose()?;
     let lines = app.queue().await?.requests().await?;
     let fits = |line: &&requests::RequestLine| {
         params.state.as_deref().is_none_or(|state| line.state() == state)
@@ -93,6 +100,12 @@ pub(crate) async fn list(
     let next =
         (found.len() > limit).then(|| found.get(limit - 1).map(|line| line.order.to_string())).flatten();
     Ok(Json(RequestPage { requests: found.into_iter().take(limit).map(shown).collect(), next }))
+}
+
+/// A place in the order of creation, as a page says it.
+fn place(text: &str) -> Option<i64> {
+    let fits = (1..=18).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| fits)
 }
 
 pub(crate) fn shown(line: &requests::RequestLine) -> RequestLine {
@@ -170,20 +183,72 @@ pub(crate) async fn show(
     Ok(Json(shown(&app.queue().await?.request(&id).await?)))
 }
 
-#[utoipa::path(get, path = "/api/v1/requests/{id}/result", tag = "requests", security(("token" = ["operator"])), params(("id" = String, Path)), responses(
+/// How long to wait.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ResultParams {
+    /// Seconds to wait for the result, or until the request is further than it is now; at most `api.timeout`.
+    #[param(maximum = 3600)]
+    wait: Option<u32>,
+}
+
+#[utoipa::path(get, path = "/api/v1/requests/{id}/result", tag = "requests", security(("token" = ["operator"])), params(("id" = String, Path), ResultParams), responses(
     (status = 200, body = RequestOutcome),
     (status = 202, body = RequestLine, description = "there is none yet"),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
 /// Shows what a management request came to
-pub(crate) async fn result(State(app): State<App>, _: Operator, Path(id): Path<String>) -> Answer<Response> {
+pub(crate) async fn result(
+    State(app): State<App>,
+    _: Operator,
+    Path(id): Path<String>,
+    Params(params): Params<ResultParams>,
+) -> Answer<Response> {
+    let wait = params.wait.unwrap_or_default();
+    if wait > LONGEST_WAIT {
+        return Err(Refusal::field("wait", format!("at most {LONGEST_WAIT} seconds")));
+    }
     let id = requests::id_of(&id)?;
     let queue = app.queue().await?;
-    if let Some(answered) = queue.request_result(&id).await? {
+    let mut answered = queue.request_result(&id).await?;
+    let wait = Duration::from_secs(wait.into()).min(app.settings.timeout);
+    let mut again = Some(AGAIN);
+    if answered.is_none() && !wait.is_zero() {
+        tokio::select! {
+            news = further(&queue, &id) => (answered, again) = (news?, None),
+            () = tokio::time::sleep(wait) => again = None,
+            // Whoever asks again asks another node.
+            () = app.hub.closed() => {}
+        }
+    }
+    if let Some(answered) = answered {
         return Ok(Json(outcome(id, answered)).into_response());
     }
     let line = shown(&queue.request(&id).await?);
-    Ok((StatusCode::ACCEPTED, [(header::RETRY_AFTER, AGAIN.to_string())], Json(line)).into_response())
+    let mut response = (StatusCode::ACCEPTED, Json(line)).into_response();
+    if let Some(again) = again {
+        response.headers_mut().insert(header::RETRY_AFTER, again.into());
+    }
+    Ok(response)
+}
+
+/// Sleeps until a request has its result, or, without one, is further than it was.
+async fn further(queue: &Queue, id: &str) -> Answer<Option<Answered>> {
+    let moved = tokio::sync::Notify::new();
+    let mut before = None;
+    let told = |line: &requests::RequestLine| {
+        let now = (line.state(), line.request.progress.clone());
+        // Who has seen that it is done waits for what it brought.
+        if !line.request.done && before.as_ref().is_some_and(|before| *before != now) {
+            moved.notify_one();
+        }
+        before = Some(now);
+    };
+    tokio::select! {
+        answered = queue.await_request(id, told) => Ok(Some(answered?)),
+        () = moved.notified() => Ok(None),
+    }
 }
 
 /// A result as the API tells it. The problem is the one that its route would have answered.

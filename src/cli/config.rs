@@ -6,9 +6,14 @@ use anyhow::Result;
 use clap::Subcommand;
 use serde_json::json;
 
-use super::client::Output;
+use super::client::{Output, Server};
+use super::request::{TreeOption, told};
 use super::screen::{Cell, Column, Screen, Table};
-use crate::config::{self, Checked, Environment, KeyLine, Problems};
+use crate::api::wire::ClusterSettings;
+use crate::config::{self, Checked, Cluster, Environment, KeyLine, Problems};
+
+/// What stands below a configuration that is that of a node alone.
+const NOT_LOOKED: &str = "The settings of the cluster were not looked at: --cluster lays them over the file.";
 
 /// The command's commands.
 #[derive(Debug, Subcommand)]
@@ -25,9 +30,15 @@ pub(super) struct Check {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Print json
+    /// Lay the settings of the cluster over the file, as a node does; a node is asked for them, or the tree with --tree
     #[arg(long)]
-    json: bool,
+    cluster: bool,
+
+    #[command(flatten)]
+    at: TreeOption,
+
+    #[command(flatten)]
+    server: Server,
 }
 
 #[derive(Debug, clap::Args)]
@@ -49,27 +60,77 @@ pub(super) struct Keys {
 pub(super) struct Wrong(pub usize);
 
 impl Config {
-    pub(super) fn run(self) -> Result<()> {
+    pub(super) async fn run(self) -> Result<()> {
         match self {
-            Config::Check(check) => check.run(),
+            Config::Check(check) => check.run().await,
             Config::Keys(keys) => keys.run(),
         }
     }
 }
 
 impl Check {
-    fn run(self) -> Result<()> {
-        let Checked { effective, problems, .. } =
-            config::check(self.config.as_deref(), &Environment::of_process());
-        if self.json {
+    async fn run(self) -> Result<()> {
+        let looked = if self.cluster { Some(self.look().await?) } else { None };
+        let environment = Environment::of_process();
+        let Checked { effective, problems, .. } = match looked.as_ref().and_then(Option::as_ref) {
+            Some(cluster) => config::check_with(self.config.as_deref(), &environment, cluster),
+            None => config::check(self.config.as_deref(), &environment),
+        };
+        if self.server.json() {
             let sources: serde_json::Map<_, _> =
                 effective.sources().into_iter().map(|(key, source)| (key, source.into())).collect();
-            let all = json!({ "effective": effective.json(), "sources": sources, "problems": problems });
+            let mark =
+                looked.as_ref().map(|found| found.as_ref().map_or("-", |cluster| cluster.mark.as_str()));
+            let all = json!({
+                "effective": effective.json(), "sources": sources, "problems": problems,
+                "cluster": { "looked": looked.is_some(), "mark": mark },
+            });
             println!("{}", serde_json::to_string_pretty(&all)?);
             return if problems.is_empty() { Ok(()) } else { Err(Wrong(problems.len()).into()) };
         }
         print!("{}", effective.text());
+        match &looked {
+            None => println!("# {NOT_LOOKED}"),
+            Some(None) => println!("# Nothing is set for the whole cluster."),
+            Some(Some(cluster)) => println!("# With the settings of the cluster, {}.", cluster.mark),
+        }
         if problems.is_empty() { Ok(()) } else { Err(Problems(problems).into()) }
+    }
+}
+
+impl Check {
+    /// The settings of the cluster, if there are any.
+    async fn look(&self) -> Result<Option<Cluster>> {
+        if let Some((queue, session)) = self.at.open().await? {
+            let found = queue.shared_settings().await.map_err(told);
+            let _ = session.close().await;
+            return Ok(found?.map(|found| Cluster { mark: found.mark(), text: found.text }));
+        }
+        let client = self.server.client()?;
+        let found: ClusterSettings = client.send(client.get(&["settings"])).await?;
+        if found.settings.is_empty() {
+            return Ok(None);
+        }
+        let mut table = toml::Table::new();
+        for (key, value) in &found.settings {
+            insert(&mut table, &key.split('.').collect::<Vec<_>>(), toml::Value::try_from(value)?);
+        }
+        Ok(Some(Cluster { mark: found.mark, text: toml::to_string(&table)? }))
+    }
+}
+
+fn insert(table: &mut toml::Table, path: &[&str], value: toml::Value) {
+    match path {
+        [] => {}
+        [last] => {
+            table.insert((*last).to_owned(), value);
+        }
+        [first, rest @ ..] => {
+            let inner = table.entry((*first).to_owned()).or_insert_with(|| toml::Table::new().into());
+            if let toml::Value::Table(inner) = inner {
+                insert(inner, rest, value);
+            }
+        }
     }
 }
 

@@ -29,6 +29,9 @@ use crate::api::wire::{ActionList, PutRequest, RequestForgotten, RequestLine, Re
 /// How long the tree may take to answer at first.
 const CONNECT: Duration = Duration::from_secs(10);
 
+/// How long a node is asked to wait for a result before it says how far the request is.
+const AT_A_TIME: Duration = Duration::from_secs(30);
+
 /// The command's options.
 #[derive(Debug, clap::Args)]
 pub(super) struct Request {
@@ -68,7 +71,7 @@ pub(super) struct Request {
 
 /// Where the tree is.
 #[derive(Debug, clap::Args)]
-struct TreeOption {
+pub(super) struct TreeOption {
     /// Write to the tree on this ensemble (host:port,host:port/chroot) directly, without a node's API
     #[arg(long, value_name = "CONNECT", env = "INGESTD_TREE")]
     tree: Option<String>,
@@ -138,7 +141,7 @@ fn put_in(object: &mut Map<String, Value>, path: &[&str], value: Value) {
 
 impl TreeOption {
     /// A session on the tree, if one was asked for.
-    async fn open(&self) -> Result<Option<(Queue, Session)>> {
+    pub(super) async fn open(&self) -> Result<Option<(Queue, Session)>> {
         let Some(connect) = &self.tree else { return Ok(None) };
         let config = ZookeeperConfig { connect_limit: CONNECT, ..ZookeeperConfig::new(connect.as_str()) };
         let store = Store::new(std::sync::Arc::new(Zookeeper::new(config)?), Limits::default());
@@ -158,7 +161,7 @@ fn user() -> String {
 }
 
 /// As the API would have told it, with the same exit code.
-fn told(error: Error) -> anyhow::Error {
+pub(super) fn told(error: Error) -> anyhow::Error {
     match error {
         Error::Store(store) => store.into(),
         error => Failed::Problem(Box::new(problem_of(&error.into()))).into(),
@@ -239,16 +242,20 @@ impl Request {
         let id = line.id;
         let bar = progress::waiting(&format!("{} waits for a node", self.action));
         let waiting = async {
-            // It is asked again when it is worth it: the node says so. (There is no watch over HTTP.)
+            // The node answers when there is news, and sleeps until then.
             loop {
-                let answer = client.answer(client.get(&["requests", &id, "result"])).await?;
+                let ask = client.get(&["requests", &id, "result"]).with("wait", Some(AT_A_TIME.as_secs()));
+                let answer = client.answer(ask).await?;
                 if answer.status() == reqwest::StatusCode::OK {
                     return client.read::<RequestOutcome>(answer).await;
                 }
-                let wait = super::client::retry_after(answer.headers()).unwrap_or(Duration::from_secs(1));
+                let later = super::client::retry_after(answer.headers());
                 let line: RequestLine = client.read(answer).await?;
                 bar.set_message(far(&line));
-                tokio::time::sleep(wait).await;
+                // One that ends does not wait any more, and says when to ask again.
+                if let Some(later) = later {
+                    tokio::time::sleep(later).await;
+                }
             }
         };
         let done = tokio::time::timeout(self.timeout, waiting).await;

@@ -172,6 +172,7 @@ impl Daemon {
         let mut ready = false;
         let watchdog = self.systemd.watchdog();
         let mut shared = self.node.house().shared_changes();
+        self.note_sources(&self.loaded);
         self.say_what_holds();
         let mut beat = tokio::time::interval(watchdog.unwrap_or(Duration::from_hours(1)));
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -231,11 +232,15 @@ impl Daemon {
         }
     }
 
+    /// Whoever sees a value can see where it comes from: that is noted first.
+    fn note_sources(&self, of: &Loaded) {
+        self.node.house().note_sources(of.effective.sources().into_iter().collect());
+    }
+
     /// Says in the registry which settings of the cluster hold here.
     fn say_what_holds(&self) {
         let mark = self.cluster.as_ref().map_or_else(|| "-".to_owned(), |cluster| cluster.mark.clone());
-        let sources = self.loaded.effective.sources().into_iter().collect();
-        self.node.house().applied_settings(mark, sources);
+        self.node.house().applied_settings(mark);
     }
 
     /// Reads the configuration and the profiles again. What is wrong with them changes nothing.
@@ -274,6 +279,7 @@ impl Daemon {
                 tracing::warn!(%change, "needs a restart");
             }
         }
+        self.note_sources(&holds);
         self.log.reload(&holds.log);
         self.node.apply(holds.node.clone(), with_urls(&holds.steps, &self.urls));
         let count = self.node.apply_profiles(profiles);

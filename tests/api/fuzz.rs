@@ -15,12 +15,11 @@ use super::kit::{TestNode, tokens};
 const EXAMPLES: u32 = 3;
 
 /// Where what fits the schema may be refused all the same: the rule is about several fields, or about what the node knows.
-const DEPENDS: [&str; 8] = [
+const DEPENDS: [&str; 7] = [
     "POST /api/v1/batches",
     "POST /api/v1/jobs/bulk",
     "PATCH /api/v1/pools/{pool}",
     "GET /api/v1/objects/audit",
-    "GET /api/v1/requests",
     "POST /api/v1/requests",
     "PUT /api/v1/profiles/{name}",
     "PATCH /api/v1/settings",

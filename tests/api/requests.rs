@@ -11,12 +11,16 @@ use super::kit::{TestNode, configure};
 const PATIENCE: Duration = Duration::from_mins(1);
 
 async fn result(node: &TestNode, id: &str) -> serde_json::Value {
-    let path = format!("/api/v1/requests/{id}/result");
-    let done = eventually("the request has a result", PATIENCE, || async {
+    let path = format!("/api/v1/requests/{id}/result?wait=20");
+    // The node answers when there is news: each time the request is further, and at last with the result.
+    for _ in 0..10 {
         let answer = node.get(&path).await;
-        (answer.status == 200).then_some(answer.json)
-    });
-    done.await
+        if answer.status == 200 {
+            return answer.json;
+        }
+        assert!(answer.is(202).headers.get("retry-after").is_none(), "it has waited");
+    }
+    panic!("{id} has no result");
 }
 
 #[tokio::test]
@@ -59,6 +63,12 @@ async fn a_request_that_is_wrong_or_refused_says_what_the_route_would_say() {
         .await
         .problem(400, "invalid", "no uuid");
     node.get("/api/v1/requests/seven").await.problem(404, "not-found", "");
+    let nobody = "/api/v1/requests/00000000-0000-4000-8000-000000000000/result";
+    node.get(&format!("{nobody}?wait=20")).await.problem(404, "not-found", "");
+    node.get(&format!("{nobody}?wait=3601")).await.problem(400, "invalid", "at most 3600 seconds");
+    for wrong in ["after=", "after=-1", "after=next", "state=", "state=asleep"] {
+        node.get(&format!("/api/v1/requests?{wrong}")).await.problem(400, "invalid", "");
+    }
     let put = ask(json!({"action": "job.hold", "params": {"jid": "jid0000000099"}})).await.is(202).json;
     let done = result(&node, put["id"].as_str().unwrap()).await;
     assert_eq!((&done["ok"], &done["problem"]["status"]), (&false.into(), &404.into()), "{done}");
@@ -88,12 +98,8 @@ async fn settings_of_the_cluster_are_judged_applied_and_shown() {
         (pool["size"] == 3).then_some(())
     });
     size.await;
-    // Where a value comes from is noted when all of it is applied.
-    let shown = eventually("its source is noted", PATIENCE, || async {
-        let shown = node.get("/api/v1/settings").await.is(200).json;
-        shown["sources"]["pools.downloading.size"].is_string().then_some(shown)
-    });
-    let shown = shown.await;
+    // Whoever sees a value sees where it comes from.
+    let shown = node.get("/api/v1/settings").await.is(200).json;
     assert_eq!(shown["settings"], json!({"pools.downloading.size": 3}));
     assert!(
         shown["sources"]["pools.downloading.size"].as_str().unwrap().starts_with("the cluster, 1-"),

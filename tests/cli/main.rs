@@ -18,6 +18,7 @@ mod kit;
 mod many;
 mod node;
 mod ran;
+mod requests;
 #[path = "../kit/running.rs"]
 #[allow(dead_code, reason = "others use the rest of it")]
 mod running;

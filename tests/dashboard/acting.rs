@@ -174,6 +174,8 @@ pub(crate) async fn failed_jobs_are_requeued_together(node: &TestNode, browser: 
 
 pub(crate) async fn a_pool_is_resized_and_the_node_paused(node: &TestNode, browser: &Browser) {
     browser.open("nodes").await;
+    // Which profiles of the tree it runs, and which settings: none.
+    browser.page_shows("- · -").await;
     browser.fill("Workers of downloading", "3").await;
     browser.click("Set the workers of downloading").await;
     browser.shows("downloading has 3 workers now").await;

@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail by panicking")]
 mod alone;
+mod api;
+mod behind;
 mod changes;
 mod checks;
 mod ends;
@@ -17,5 +19,6 @@ mod logs;
 mod place;
 mod servers;
 mod service;
+mod shared;
 mod stopped;
 mod taken_over;

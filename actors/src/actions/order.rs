@@ -66,6 +66,22 @@ pub enum Order {
     SetSettings(SetSettings),
     #[serde(rename = "settings.unset")]
     UnsetSettings(UnsetSettings),
+    #[serde(rename = "limit.set")]
+    SetLimit(SetLimit),
+    #[serde(rename = "limit.clear")]
+    ClearLimit(ClearLimit),
+    #[serde(rename = "feed.pause")]
+    PauseFeed(PauseFeed),
+    #[serde(rename = "feed.resume")]
+    ResumeFeed(OnFeed),
+    #[serde(rename = "feed.ask")]
+    AskFeed(OnFeed),
+    #[serde(rename = "feed.reset")]
+    ResetFeed(ResetFeed),
+    #[serde(rename = "feed.forget")]
+    ForgetFeed(OnFeed),
+    #[serde(rename = "upkeep.run")]
+    RunUpkeep(RunUpkeep),
 }
 
 macro_rules! params {
@@ -133,6 +149,24 @@ params! {
         settings: Map<String, Value>,
     }
     UnsetSettings { keys: Vec<String>, }
+    SetLimit {
+        /// `collection`, `host`, `profile` or `name`.
+        kind: String,
+        name: String,
+        /// Absent: no limit, whatever the files say.
+        #[serde(default)] limit: Option<u32>,
+    }
+    ClearLimit { kind: String, name: String, }
+    PauseFeed { feed: String, #[serde(default)] reason: String, }
+    OnFeed { feed: String, }
+    ResetFeed {
+        feed: String,
+        /// Empty: from the beginning.
+        last: String,
+        /// The feed's name again.
+        #[serde(default)] confirm: String,
+    }
+    RunUpkeep { routine: String, }
     BulkJobs {
         action: BulkAction,
         #[serde(default)] state: Option<JobState>,
@@ -229,6 +263,14 @@ impl Order {
             Order::DeleteProfile(_) => "profile.delete",
             Order::SetSettings(_) => "settings.set",
             Order::UnsetSettings(_) => "settings.unset",
+            Order::SetLimit(_) => "limit.set",
+            Order::ClearLimit(_) => "limit.clear",
+            Order::PauseFeed(_) => "feed.pause",
+            Order::ResumeFeed(_) => "feed.resume",
+            Order::AskFeed(_) => "feed.ask",
+            Order::ResetFeed(_) => "feed.reset",
+            Order::ForgetFeed(_) => "feed.forget",
+            Order::RunUpkeep(_) => "upkeep.run",
         };
         // A test holds that each is there.
         ACTIONS.iter().find(|action| action.name == name).unwrap_or(&ACTIONS[0])

@@ -7,17 +7,21 @@ use ingest_queue::fsck;
 use ingest_queue::holds::Was;
 use ingest_queue::ids::{Bid, Jid};
 use ingest_queue::jobs::signed;
+use ingest_queue::limits::set::Wanted;
 use ingest_queue::map::{HeldQueue, Priority};
 use ingest_queue::plan::batch::BatchAction;
 use ingest_queue::plan::job::Action as JobAction;
 use ingest_queue::queue::Queue;
 use ingest_queue::states::AccessState;
+use ractor::rpc::CallResult;
 use serde_json::{Value, json};
 
-use super::order::{OnBatch, Order, SetPool};
+use super::order::{DeleteBatch, OnBatch, Order, ReleaseCollection, SetPool};
 use super::refused::{Kind, Refused};
-use super::{bulk, pool_of};
+use super::{bulk, feed, limit, pool_of};
 use crate::house::{House, Life, Mode};
+use crate::janitor;
+use crate::janitor::upkeep::{Ran, Routine};
 use crate::shared;
 
 /// In whose name something is done, and for which request.
@@ -60,20 +64,7 @@ pub async fn perform(
         Order::HoldBatch(on) => on_batch(queue, by, on, BatchAction::Hold).await,
         Order::ReleaseBatch(on) => on_batch(queue, by, on, BatchAction::Release).await,
         Order::UpdateReport(on) => on_batch(queue, by, on, BatchAction::UpdateReport).await,
-        Order::DeleteBatch(on) => {
-            let why = reason(&on.reason)?.to_owned();
-            let bid = batch_of(queue, &on.batch).await?;
-            let state = queue.batch(bid).await?.state();
-            confirmed(on.confirm, format_args!("{bid}, which is {state}, and all its jobs would go"))?;
-            // It goes on when whoever asked has gone: half a batch helps nobody.
-            let (queue, who, force) = (queue.clone(), by.who.clone(), on.force);
-            let deleting =
-                tokio::spawn(async move { queue.delete_batch(bid, &who, &why, force, |_| {}).await });
-            let lost = |error: tokio::task::JoinError| Refused::new(Kind::Internal, error.to_string());
-            let deletion = deleting.await.map_err(lost)??;
-            let warning = "the depositor will not be told";
-            Ok(json!({ "bid": bid, "deleted_jobs": deletion.jobs, "warning": warning }))
-        }
+        Order::DeleteBatch(on) => delete_batch(queue, by, on).await,
         Order::HoldQueue(on) => {
             let (held, why) = (queue_of(&on.queue)?, reason(&on.reason)?);
             let was = queue.hold_queue(held, &by.who, why).await?;
@@ -89,17 +80,7 @@ pub async fn perform(
             let was = queue.hold_collection(name, &by.who, why).await?;
             Ok(hold_changed("collection", name, true, &was))
         }
-        Order::ReleaseCollection(on) => {
-            let name = mnemonic(&on.collection)?;
-            let was = queue.release_collection(name).await?;
-            let mut answer = hold_changed("collection", name, false, &was);
-            if on.all {
-                let released = queue.release_collection_and_all(name, &by.who, |_| {}).await?;
-                let (jobs, batches, refused) = (released.jobs, released.batches, released.refused);
-                answer["released"] = json!({ "jobs": jobs, "batches": batches, "refused": refused });
-            }
-            Ok(answer)
-        }
+        Order::ReleaseCollection(on) => release_collection(queue, by, on).await,
         Order::RequeueAccess(on) => {
             let message = signed(&by.who, reason(&on.reason)?);
             queue.requeue_access(on.size, on.aid, &message).await?;
@@ -131,6 +112,19 @@ pub async fn perform(
         Order::DeleteProfile(order) => shared::delete_profile(life, &order.name, by).await,
         Order::SetSettings(order) => shared::set_settings(house, life, &order.settings, by).await,
         Order::UnsetSettings(order) => shared::unset_settings(house, life, &order.keys, by).await,
+        Order::SetLimit(order) => {
+            let to = order.limit.map_or(Wanted::NoLimit, Wanted::AtMost);
+            limit::change(queue, &order.kind, &order.name, to).await
+        }
+        Order::ClearLimit(order) => {
+            limit::change(queue, &order.kind, &order.name, Wanted::AsTheFileSays).await
+        }
+        Order::PauseFeed(on) => feed::pause(queue, by, on).await,
+        Order::ResumeFeed(on) => feed::resume(queue, on).await,
+        Order::AskFeed(on) => feed::ask(queue, by, on).await,
+        Order::ResetFeed(on) => feed::reset(queue, by, on).await,
+        Order::ForgetFeed(on) => feed::forget(queue, on).await,
+        Order::RunUpkeep(order) => run_upkeep(house, &order.routine).await,
     }
 }
 
@@ -170,6 +164,32 @@ async fn on_batch(queue: &Queue, by: &By, on: &OnBatch, action: BatchAction) -> 
     let from = queue.batch(bid).await?.state();
     let state = queue.act_on_batch(bid, action, &signed(&by.who, why), on.force).await?;
     Ok(json!({ "bid": bid, "from": from, "state": state }))
+}
+
+async fn delete_batch(queue: &Queue, by: &By, on: &DeleteBatch) -> Answer {
+    let why = reason(&on.reason)?.to_owned();
+    let bid = batch_of(queue, &on.batch).await?;
+    let state = queue.batch(bid).await?.state();
+    confirmed(on.confirm, format_args!("{bid}, which is {state}, and all its jobs would go"))?;
+    // It goes on when whoever asked has gone: half a batch helps nobody.
+    let (queue, who, force) = (queue.clone(), by.who.clone(), on.force);
+    let deleting = tokio::spawn(async move { queue.delete_batch(bid, &who, &why, force, |_| {}).await });
+    let lost = |error: tokio::task::JoinError| Refused::new(Kind::Internal, error.to_string());
+    let deletion = deleting.await.map_err(lost)??;
+    let warning = "the depositor will not be told";
+    Ok(json!({ "bid": bid, "deleted_jobs": deletion.jobs, "warning": warning }))
+}
+
+async fn release_collection(queue: &Queue, by: &By, on: &ReleaseCollection) -> Answer {
+    let name = mnemonic(&on.collection)?;
+    let was = queue.release_collection(name).await?;
+    let mut answer = hold_changed("collection", name, false, &was);
+    if on.all {
+        let released = queue.release_collection_and_all(name, &by.who, |_| {}).await?;
+        let (jobs, batches, refused) = (released.jobs, released.batches, released.refused);
+        answer["released"] = json!({ "jobs": jobs, "batches": batches, "refused": refused });
+    }
+    Ok(answer)
 }
 
 fn hold_changed(kind: &str, name: &str, held: bool, was: &Was) -> Value {
@@ -241,6 +261,23 @@ fn set_pool(house: &House, by: &By, order: &SetPool) -> Answer {
     tracing::info!(who = by.who, pool = name, size = changed.size, "a pool was changed");
     let stall = humantime::format_duration(changed.stall).to_string();
     Ok(json!({ "name": name, "size": changed.size, "stall": stall }))
+}
+
+/// The janitor of this node does it, unless another node is at it.
+async fn run_upkeep(house: &House, name: &str) -> Answer {
+    let routine = Routine::from_name(name).ok_or_else(|| {
+        let known = Routine::ALL.map(Routine::name).join(", ");
+        Refused::new(Kind::NotFound, format!("the routines are {known}"))
+    })?;
+    let away = || Refused::new(Kind::Starting, "the node cannot be asked now: it is starting, or ends");
+    let janitor = house.directory.janitor.read().clone().ok_or_else(away)?;
+    let asked = janitor.call(|reply| janitor::Message::Run(routine, reply), None).await;
+    let Ok(CallResult::Success(ran)) = asked else { return Err(away()) };
+    match ran {
+        Ran::Now(run) => Ok(json!(run)),
+        Ran::Busy(node) => Err(Refused::new(Kind::Busy, format!("{node} is at it now"))),
+        Ran::Not(why) => Err(Refused::new(Kind::Starting, format!("the tree cannot be asked now: {why}"))),
+    }
 }
 
 /// Why somebody does something: not too long for a status.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ingest_actors::node::upkeep::Known;
 use ingest_actors::node::{Ran, Routine};
 use ingest_actors::stats::Stats;
-use ingest_harness::{FileServer, eventually};
+use ingest_harness::{FileServer, Matcher, RequestKind, eventually};
 use ingest_queue::map;
 use ingest_queue::states::BatchState;
 use ingest_store::{Mode, path};
@@ -55,6 +55,29 @@ async fn one_node_leads_and_the_next_follows_embedded() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_node_leads_and_the_next_follows_zookeeper() {
     one_node_leads_and_the_next_follows(On::Zookeeper).await;
+}
+
+/// What holds: a node that lives is registered once, and what it says of itself comes to be true, whichever answer is lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_is_registered_once_though_answers_are_lost() {
+    let (place, proxy) = Place::behind_a_proxy().await;
+    let queue = place.queue().await;
+    let own = format!("{}/node-1-", map::NODES);
+    let registered = proxy.drop_reply(Matcher::path(own.as_str()));
+    let node = place.node("node-1").await;
+    assert_eq!(registered.happened().await.err, 0, "the server has made it");
+    let all = kit::components(&queue).await;
+    assert_eq!(all.iter().map(|one| one.state.as_str()).collect::<Vec<_>>(), ["running"], "{all:?}");
+    let written = proxy.drop_reply(Matcher::kind(RequestKind::SetData).with_path(own));
+    assert_eq!(node.pause().await, Some(true));
+    written.happened().await;
+    eventually("it says that it is paused", kit::PATIENCE, || async {
+        let all = kit::components(&queue).await;
+        (all.len() == 1 && all[0].state == "paused").then_some(())
+    })
+    .await;
+    kit::clean(&queue).await;
+    kit::drained(node).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -63,6 +63,14 @@ async fn three_nodes_answer(on: On) {
         let mut shared = node.house().shared_changes();
         shared.wait_for(|now| now.profiles.iter().any(|one| one.name == "maps")).await.unwrap();
     }
+    // Each says in the registry which ones it runs.
+    let mark = queue.shared().await.unwrap().profiles_mark();
+    assert!(mark.starts_with("1-"), "{mark}");
+    ingest_harness::eventually("all nodes say what they run", kit::PATIENCE, || async {
+        let all = kit::components(&queue).await;
+        (all.len() == nodes.len() && all.iter().all(|one| one.profiles == mark)).then_some(())
+    })
+    .await;
     kit::clean(&queue).await;
 }
 

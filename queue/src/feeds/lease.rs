@@ -75,22 +75,9 @@ impl Queue {
             more: Vec::new(),
             holder: holder.to_owned(),
         };
-        let lock = claim.lock.clone();
-        let mark = Mark::holds(claim.fence.as_str(), scene.commit.as_str());
-        let commit = async |ops| commit_alone(&self.session, Unit::new(ops, mark)).await;
-        match self.locks.acquire_by(claim, commit).await {
-            Ok(token) => {
-                let feed = Feed { qid, node, version: token.version() };
-                Ok(FeedLease { feed, token })
-            }
-            Err(error) if error.kind() == Kind::NodeExists && error.path().is_none_or(|at| at == lock) => {
-                Err(self.busy(format!("feed {}", feed.name()), &lock).await?)
-            }
-            Err(error) if error.kind() == Kind::BadVersion => {
-                Err(Error::changed(format!("feed {}", feed.name()), "somebody else was faster"))
-            }
-            Err(error) => Err(misfit(&feed, error)),
-        }
+        let token = self.claim(&format!("feed {}", feed.name()), claim, &scene.commit).await?;
+        let feed = Feed { qid, node, version: token.version() };
+        Ok(FeedLease { feed, token })
     }
 
     pub async fn release_feed(&self, lease: &mut FeedLease) -> Result<()> {

@@ -146,8 +146,8 @@ codes! {
         "goes to the quarantine";
     LostResult = "R02", Warn, "a result has no request, or a request is done and has no result",
         "a result without a request goes to the quarantine; a request without its result is taken again";
-    ResultData = "R03", Warn, "the data that a result announces is missing or unreadable",
-        "the result says that its data is lost";
+    ResultData = "R03", Warn, "a result is unreadable, or the data that it announces is missing or unreadable",
+        "the result says what is lost; one that was unreadable goes to the quarantine";
     LostRequestLock = "R04", Warn, "somebody is at a request that is gone or done",
         "removed at its version";
     RequestLeftover = "R05", Info, "parameters, data or a waiter of a request that is not there",

@@ -72,6 +72,12 @@ pub(super) fn judge(
                 let what = "its request is gone";
                 return Some(verdict(Code::LostResult, what, remove).keeping(what, data.clone()));
             }
+            if let Seen::Bad { why, .. } = &seen.result {
+                let what = format!("it cannot be read: {why}");
+                let fix =
+                    Fix::Write { version: Some(version), data: lost(&what, context).write(context.dialect) };
+                return Some(verdict(Code::ResultData, &what, fix).keeping(what.as_str(), data.clone()));
+            }
             let value = seen.result.good()?;
             let why = seen.data.as_ref().filter(|_| value.data)?;
             let mut without = RequestResult { data: false, ..value.clone() };
@@ -93,6 +99,15 @@ pub(super) fn judge(
             lost.then(|| verdict(Code::RequestLeftover, "its request is gone", fix))
         }
     }
+}
+
+/// What whoever waits is told instead. What was asked for is not done again: it may have been done.
+fn lost(why: &str, context: &Context) -> RequestResult {
+    let problem = serde_json::json!({
+        "type": "urn:ingestd:problem:unreadable",
+        "detail": format!("what it came to is lost: {why}"),
+    });
+    RequestResult { ok: false, problem: Some(problem), at: Some(context.now), ..RequestResult::default() }
 }
 
 #[cfg(test)]
@@ -129,6 +144,7 @@ mod tests {
             (RequestResult, done(true), result(true), Some("is missing"), Some("R03")),
             (RequestResult, done(true), result(false), Some("is missing"), None),
             (RequestResult, Seen::Missing, result(false), None, Some("R02")),
+            (RequestResult, done(true), Seen::garbage(), None, Some("R03")),
             (RequestLock, done(false), Seen::Missing, None, None),
             (RequestLock, done(true), result(false), None, Some("R04")),
             (RequestLock, Seen::Missing, Seen::Missing, None, Some("R04")),

@@ -44,16 +44,8 @@ impl Queue {
             more: Vec::new(),
             holder: holder.to_owned(),
         };
-        let lock = claim.lock.clone();
-        let mark = Mark::holds(claim.fence.as_str(), scene.commit.as_str());
-        let commit = async |ops| commit_alone(&self.session, Unit::new(ops, mark)).await;
-        match self.locks.acquire_by(claim, commit).await {
-            Ok(token) => Ok(TakenRequest { id: id.clone(), request, token }),
-            Err(error) if error.kind() == Kind::NodeExists => {
-                Err(self.busy(format!("request {id}"), &lock).await?)
-            }
-            Err(error) => Err(misfit(id, error)),
-        }
+        let token = self.claim(&format!("request {id}"), claim, &scene.commit).await?;
+        Ok(TakenRequest { id: id.clone(), request, token })
     }
 
     /// Says how far a request is, for people.

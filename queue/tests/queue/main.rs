@@ -17,6 +17,7 @@ mod races;
 mod reports;
 mod requests;
 mod scheduled;
+mod shared;
 #[allow(dead_code, reason = "each suite uses its part of it")]
 #[path = "../../../store/tests/support/tree.rs"]
 mod tree;

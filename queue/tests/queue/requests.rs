@@ -160,7 +160,7 @@ async fn results_stay_while_somebody_waits_and_are_collected_afterwards(tree: &T
 }
 
 /// What does not get smaller by packing.
-fn noise(bytes: usize) -> String {
+pub(crate) fn noise(bytes: usize) -> String {
     let mut state = 7_u64;
     let mut next = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

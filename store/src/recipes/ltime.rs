@@ -4,7 +4,9 @@
 //! then its server has applied everything that was committed before that tick.
 //!
 //! **When things break.** A tick whose answer was lost may have happened: ticking again is harmless,
-//! it only gives a later time. Waiting ends with the session.
+//! it only gives a later time. A server that is behind is waited for without asking it for anything: a
+//! sync would hold up everything else that the session reads until the server has caught up. Waiting ends
+//! with the session.
 
 use bytes::Bytes;
 
@@ -46,7 +48,6 @@ pub async fn wait_for(session: &Session, moment: Ltime) -> Result<()> {
     if reached(session, moment).await? {
         return Ok(());
     }
-    session.sync().await?;
     loop {
         let (stat, watch) = session.watch_exists(PATH).await?;
         if stat.is_some_and(|stat| stat.mzxid >= moment.0) {

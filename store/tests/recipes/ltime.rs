@@ -1,5 +1,10 @@
-use ingest_store::Mode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ingest_harness::{Laggard, chroot};
+use ingest_store::engines::zookeeper::{Zookeeper, ZookeeperConfig};
 use ingest_store::recipes::ltime;
+use ingest_store::{Limits, Mode, Session, Store};
 
 use crate::tree::{Tree, on_both_engines, within};
 
@@ -39,4 +44,45 @@ async fn a_waiter_for_the_future_is_woken_when_it_comes(tree: &Tree) {
         ticking = ltime::tick(&writer).await.unwrap();
     }
     within(&mut waiting).await.unwrap().unwrap();
+}
+
+/// On servers that are all there, with a chroot of its own.
+async fn session_at(connect: &str, chroot: &str) -> Session {
+    let config = ZookeeperConfig {
+        session_timeout: Duration::from_mins(1),
+        ..ZookeeperConfig::new(format!("{connect}{chroot}"))
+    };
+    Store::new(Arc::new(Zookeeper::new(config).unwrap()), Limits::default()).session().await.unwrap()
+}
+
+/// What holds: **whoever waits for a moment never reads what was before it**, however far its server is behind, and
+/// meanwhile the session reads on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_behind_is_waited_for_and_nothing_stale_is_read() {
+    let (laggard, chroot) = (Laggard::start().await, chroot());
+    let writer = session_at(&laggard.others(), &chroot).await;
+    let reader = session_at(&laggard.connect_string(), &chroot).await;
+    writer.create("/seen", "old", Mode::Persistent).await.unwrap();
+    let before = ltime::tick(&writer).await.unwrap();
+    within(ltime::wait_for(&reader, before)).await.unwrap();
+    let read = async |session: &Session| session.get("/seen").await.unwrap().0;
+    assert_eq!(read(&reader).await, "old");
+
+    laggard.fall_behind();
+    writer.set("/seen", "new", None).await.unwrap();
+    let moment = ltime::tick(&writer).await.unwrap();
+    let waits = reader.clone();
+    let waiting = tokio::spawn(async move {
+        ltime::wait_for(&waits, moment).await.unwrap();
+        read(&waits).await
+    });
+    // Its server answers, also on this session, and what it answers is old.
+    for _ in 0..20 {
+        assert_eq!(within(read(&reader)).await, "old");
+        assert!(!waiting.is_finished());
+    }
+    laggard.catch_up();
+    assert_eq!(within(waiting).await.unwrap(), "new");
+    writer.close().await.unwrap();
+    reader.close().await.unwrap();
 }

@@ -16,6 +16,22 @@ use crate::server::{Membership, NotServing, Server};
 
 const ATTEMPTS: usize = 3;
 
+/// Where the others find a member; ids are counted from 1.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seat {
+    pub(crate) id: usize,
+    /// Where a leader is followed.
+    pub(crate) quorum: u16,
+    pub(crate) election: u16,
+}
+
+impl Seat {
+    fn line(&self) -> String {
+        let Seat { id, quorum, election } = self;
+        format!("server.{id}=127.0.0.1:{quorum}:{election}")
+    }
+}
+
 /// A running ensemble; members are counted from 0.
 #[derive(Debug, Clone)]
 pub struct Ensemble {
@@ -30,17 +46,22 @@ impl Ensemble {
 
     /// Starts `size` members that share a configuration (but never a data directory).
     pub async fn start_with(size: usize, config: ServerConfig) -> Ensemble {
-        assert!(config.data_dir.is_none(), "members of an ensemble cannot share a data directory");
-        off_runtime(move || Self::start_blocking(size, &config)).await
+        off_runtime(move || Self::start_blocking(size, &config, |_, seen| seen.to_vec())).await
     }
 
-    fn start_blocking(size: usize, config: &ServerConfig) -> Ensemble {
+    /// `view` says where a member finds the others: it is told the member's id, and where they really are.
+    pub(crate) fn start_blocking(
+        size: usize,
+        config: &ServerConfig,
+        mut view: impl FnMut(usize, &[Seat]) -> Vec<Seat>,
+    ) -> Ensemble {
+        assert!(config.data_dir.is_none(), "members of an ensemble cannot share a data directory");
         for _ in 0..ATTEMPTS {
-            let lines: Vec<_> = (1..=size)
-                .map(|id| format!("server.{id}=127.0.0.1:{}:{}", ports::free(), ports::free()))
-                .collect();
+            let seats: Vec<_> =
+                (1..=size).map(|id| Seat { id, quorum: ports::free(), election: ports::free() }).collect();
             let launch = |id| {
-                let membership = Membership { id, lines: lines.clone() };
+                let lines = view(id, &seats).iter().map(Seat::line).collect();
+                let membership = Membership { id, lines };
                 Server::launch(config, ports::free(), Some(&membership))
             };
             let members: Vec<_> = (1..=size).map(launch).collect();

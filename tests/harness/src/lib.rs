@@ -7,6 +7,7 @@
 //! | [`config`] | [`ServerConfig`]: how a server is set up, and [`DEBIAN_PACKAGES`] it runs from |
 //! | [`shared`] | one server per test process and a [`chroot`] per test |
 //! | [`ensemble`] | [`Ensemble`]: leaders lost, quorums lost and healed, rolling restarts |
+//! | [`laggard`] | [`Laggard`]: an ensemble with a member that falls behind and catches up |
 //! | [`proxy`] | [`Proxy`]: cuts, stalls, delays, drops one reply or request; counts requests by kind |
 //! | [`faults`] | [`Matcher`] and [`Witness`]: which request a fault is for, and when it happened |
 //! | [`process`] | [`Process`]: a daemon of our own; signals, its end, what it writes |
@@ -50,6 +51,7 @@ pub mod faults;
 pub mod file_server;
 mod four_letter;
 mod guard;
+pub mod laggard;
 pub mod mail_server;
 pub mod node;
 mod ports;
@@ -69,6 +71,7 @@ pub use config::{DEBIAN_PACKAGES, ServerConfig};
 pub use ensemble::Ensemble;
 pub use faults::{Direction, Dropped, DroppedReply, DroppedRequest, Matcher, Witness};
 pub use file_server::{FileServer, Traffic};
+pub use laggard::Laggard;
 pub use mail_server::MailServer;
 pub use process::Process;
 pub use proxy::Proxy;

@@ -71,6 +71,13 @@ export function nodes(view) {
         isNumber: true,
       },
       { title: "Leads", cell: ({ leads }) => text((leads ?? []).join(", ")) },
+      {
+        title: "Profiles and settings",
+        cell: ({ profiles, settings, lags }) => [
+          h("code.text", `${profiles} · ${settings}`),
+          lags ? h("span.tag", "behind the tree") : null,
+        ],
+      },
       { title: "File system", cell: ({ file_system }) => text(file_system) },
       { title: "Since", cell: ({ since }) => when(since) },
     ],
