@@ -117,7 +117,7 @@ where
 }
 
 /// The same on a server, with fewer faults.
-async fn through_faults_on_a_server<P, S, F, G>(prepare: P, story: S)
+pub(crate) async fn through_faults_on_a_server<P, S, F, G>(prepare: P, story: S)
 where
     P: Fn(Queue) -> G,
     G: Future<Output = Result<()>>,

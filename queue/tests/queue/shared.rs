@@ -15,7 +15,7 @@ use ingest_store::engines::zookeeper::{Zookeeper, ZookeeperConfig};
 use ingest_store::recipes::rw_lock;
 use ingest_store::{Kind, Limits, Op, Store};
 
-use crate::every_fault::through_every_fault;
+use crate::every_fault::{through_every_fault, through_faults_on_a_server};
 use crate::requests::noise;
 use crate::tree::{Tree, on_both_engines, within};
 use crate::world::{clean, queue, queue_on};
@@ -230,11 +230,24 @@ async fn everything(queue: Queue) -> Result<()> {
     Ok(())
 }
 
+async fn nothing(_: Queue) -> Result<()> {
+    Ok(())
+}
+
+/// On a server: whoever dies with the lock in its hands, or is not told what it did, leaves it to the next.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_shared_is_changed_once_whatever_breaks() {
-    async fn nothing(_: Queue) -> Result<()> {
+async fn a_profile_is_put_once_whatever_breaks_on_a_server() {
+    async fn story(queue: Queue) -> Result<()> {
+        queue.put_profile("maps", "a", "ann").await?;
+        let found = queue.shared_profile("maps").await?.unwrap();
+        assert_eq!((found.version, found.text.as_str()), (1, "a"), "it was put once");
         Ok(())
     }
+    Box::pin(through_faults_on_a_server(nothing, story)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_shared_is_changed_once_whatever_breaks() {
     Box::pin(through_every_fault(nothing, everything)).await;
 }
 
