@@ -4,6 +4,9 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
+#[path = "docs/licences.rs"]
+mod licences;
+
 use std::path::Path;
 
 use ingest_queue::dialect::Dialect;

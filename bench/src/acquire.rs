@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
+use ingest_queue::date::Clock;
 use ingest_queue::dialect::Dialect;
 use ingest_queue::fsck;
 use ingest_queue::index::Settings;
@@ -66,33 +67,46 @@ pub(crate) async fn run(context: Context) -> Result<()> {
             Queued::make(&trees, engine, &format!("few-{number}"), FEW).await?
         };
         let many = Queued::make(&trees, engine, &format!("many-{number}"), waiting).await?;
-        let (few_before, many_before) = (few.attempts().await?, many.attempts().await?);
-        let mut costs = [Vec::new(), Vec::new()];
-        {
-            let _part = context.report.part(&format!("{case}, in turn with {FEW} waiting"));
-            let slice = context.span.slice(ROUNDS);
-            for _ in 0..ROUNDS {
-                for (queued, costs) in [&few, &many].into_iter().zip(&mut costs) {
-                    costs.push(queued.measure(slice).await.with_context(|| case.clone())?);
-                }
-            }
-        }
-        let _part = context.report.part(&format!("{case}: reading back"));
-        for (queued, before, costs) in [(few, few_before, &costs[0]), (many, many_before, &costs[1])] {
-            let acquired = costs.iter().map(|cost| u64::from(cost.all_acquired)).sum::<u64>();
-            queued.verify(before + acquired).await.with_context(|| case.clone())?;
-            queued.close().await?;
-        }
-        let [baseline, ours] = costs.each_ref().map(|costs| middle(costs.iter().map(Cost::per_s).collect()));
-        let row = context.report.row(case.as_str(), ours, "per_s");
-        context.report.print(&row.against(format!("{engine} {FEW} waiting"), baseline))?;
-        for (what, costs) in [(FEW, &costs[0]), (waiting, &costs[1])] {
-            let us = middle(costs.iter().map(Cost::finding_us).collect());
-            let row = context.report.row(format!("{engine} {what} waiting, finding alone"), us, "us");
-            context.report.print(&row)?;
-        }
+        compare(&context, &case, engine, few, many).await?;
     }
     Ok(())
+}
+
+/// Acquires one of many in turn with one of few, says what each costs, and gives the ratio.
+pub(crate) async fn compare(
+    context: &Context,
+    case: &str,
+    engine: &str,
+    few: Queued,
+    many: Queued,
+) -> Result<f64> {
+    let waiting = many.waiting;
+    let (few_before, many_before) = (few.attempts().await?, many.attempts().await?);
+    let mut costs = [Vec::new(), Vec::new()];
+    {
+        let _part = context.report.part(&format!("{case}, in turn with {FEW} waiting"));
+        let slice = context.span.slice(ROUNDS);
+        for _ in 0..ROUNDS {
+            for (queued, costs) in [&few, &many].into_iter().zip(&mut costs) {
+                costs.push(queued.measure(slice).await.with_context(|| case.to_owned())?);
+            }
+        }
+    }
+    let _part = context.report.part(&format!("{case}: reading back"));
+    for (queued, before, costs) in [(few, few_before, &costs[0]), (many, many_before, &costs[1])] {
+        let acquired = costs.iter().map(|cost| u64::from(cost.all_acquired)).sum::<u64>();
+        queued.verify(before + acquired).await.with_context(|| case.to_owned())?;
+        queued.close().await?;
+    }
+    let [baseline, ours] = costs.each_ref().map(|costs| middle(costs.iter().map(Cost::per_s).collect()));
+    let row = context.report.row(case, ours, "per_s");
+    context.report.print(&row.against(format!("{engine} {FEW} waiting"), baseline))?;
+    for (what, costs) in [(FEW, &costs[0]), (waiting, &costs[1])] {
+        let us = middle(costs.iter().map(Cost::finding_us).collect());
+        let row = context.report.row(format!("{engine} {what} waiting, finding alone"), us, "us");
+        context.report.print(&row)?;
+    }
+    Ok(ours / baseline)
 }
 
 /// What acquiring has cost.
@@ -117,7 +131,7 @@ impl Cost {
 
 /// A tree in which so many jobs wait.
 #[derive(Debug)]
-struct Queued {
+pub(crate) struct Queued {
     tree: Opened,
     queue: Queue,
     finder: Finder,
@@ -132,7 +146,14 @@ impl Queued {
             let rows = usize::try_from(waiting - deposit.next())?.min(ROWS);
             deposit.expand(&plain_jobs(deposit.next(), rows)).await?;
         }
-        let queue = deposit.end().await?;
+        drop(deposit.end().await?);
+        Self::open(tree, waiting).await
+    }
+
+    /// A tree in which so many jobs were made wait by somebody else.
+    pub(crate) async fn open(tree: Opened, waiting: u64) -> Result<Self> {
+        let settings = ingest_queue::queue::Settings::new("node-1");
+        let queue = Queue::open(&tree.session, settings, Clock::system()).await?;
         let finder = Finder::start(queue.session(), Settings::default()).await?;
         ensure!(
             finder.waiting(JobState::Pending) as u64 == waiting,

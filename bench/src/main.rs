@@ -26,11 +26,13 @@ mod deposit;
 mod download;
 mod expand;
 mod flame;
+mod growth;
 mod job;
 mod load;
 mod manifest;
 mod node;
 mod report;
+mod scale;
 mod scratch;
 mod store;
 mod transitions;
@@ -99,6 +101,16 @@ const BENCHES: &[Bench] = &[
         about: "Not a speed: three nodes under every fault there is; fails if anything is lost, doubled or left",
         run: |context| chaos::run(context).boxed_local(),
     },
+    Bench {
+        name: "scale",
+        about: "A million jobs: accepted, expanded, waiting, listed, acquired and worked on; times and memory",
+        run: |context| scale::run(context).boxed_local(),
+    },
+    Bench {
+        name: "growth",
+        about: "The time per job, by the number of jobs and of nodes",
+        run: |context| growth::run(context).boxed_local(),
+    },
 ];
 
 const SERVER_WARM_UP: Duration = Duration::from_secs(5);
@@ -115,6 +127,10 @@ struct Context {
     /// Of the chaos run.
     seed: u64,
     length: Duration,
+    /// How many rows, where that can be chosen.
+    rows: Option<u64>,
+    /// Whether the results go into the documentation.
+    docs: bool,
     report: Report,
 }
 
@@ -159,6 +175,12 @@ struct Args {
     /// What the schedule of the chaos run is made of; otherwise by chance
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
+    /// How many rows the manifest of `scale` has (a million otherwise), and the most jobs of `growth`
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    rows: Option<u64>,
+    /// Write the results of `growth` into the documentation
+    #[arg(long)]
+    docs: bool,
 }
 
 fn minutes(text: &str) -> Result<f64, String> {
@@ -195,6 +217,8 @@ fn run(args: Args) -> Result<()> {
         flame: args.flame,
         seed: args.seed.unwrap_or_else(|| rand::random_range(0..1_000_000)),
         length: Duration::from_secs_f64(args.minutes * 60.0),
+        rows: args.rows,
+        docs: args.docs,
         report: Report::new(bench.name, args.json),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;

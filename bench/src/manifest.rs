@@ -70,7 +70,8 @@ fn rate(time: Duration, pass: impl Fn() -> Result<u64>) -> Result<f64> {
     Ok(rows / begun.elapsed().as_secs_f64())
 }
 
-fn write(path: &Path, rows: u64) -> Result<()> {
+/// Writes a batch manifest of so many rows.
+pub(crate) fn write(path: &Path, rows: u64) -> Result<()> {
     let mut file = BufWriter::with_capacity(BUFFER, File::create(path)?);
     write!(file, "#%checkm_0.7\n#%profile | {}\n", Kind::SingleFileBatch.profile())?;
     for n in 0..rows {

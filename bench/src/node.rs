@@ -15,7 +15,7 @@
 //! At the end the node is drained, and the tree read back: see [`lives`]. A run whose counts the tree does not
 //! confirm fails.
 
-mod daemon;
+pub(crate) mod daemon;
 mod index;
 mod latency;
 mod lives;
@@ -182,7 +182,7 @@ async fn compare(
         let case = case(chain.engine);
         let _part = context.report.part(&format!("{case}: draining, reading back"));
         let name = format!("chain-{}", chain.engine);
-        chain.daemon.drain().await.context(case.clone())?;
+        drop(chain.daemon.drain().await.context(case.clone())?);
         let tree = trees.open(chain.engine, &name).await?;
         let lives = Lives::read(&tree.session, chain.jobs).await.context(case.clone())?;
         tree.close().await?;

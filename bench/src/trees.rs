@@ -46,7 +46,8 @@ impl Trees {
         Self::with_heap(LARGE_HEAP).await
     }
 
-    async fn with_heap(heap: &str) -> Result<Self> {
+    /// With so much memory, as after `-Xmx`.
+    pub(crate) async fn with_heap(heap: &str) -> Result<Self> {
         let dir = scratch::directory()?;
         let config = ServerConfig::new().heap(heap).data_dir(dir.path().join("server"));
         Ok(Self { server: Server::start(config).await, dir })
@@ -77,7 +78,12 @@ impl Trees {
         Bare::connect(&self.address(name)).await
     }
 
-    fn address(&self, name: &str) -> String {
+    /// The memory that the server holds.
+    pub(crate) fn server_memory(&self) -> u64 {
+        self.server.memory_rss_bytes()
+    }
+
+    pub(crate) fn address(&self, name: &str) -> String {
         format!("{}/{name}", self.server.connect_string())
     }
 }

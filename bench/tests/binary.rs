@@ -11,7 +11,10 @@ fn bench(args: &[&str]) -> Output {
 
 /// Runs a benchmark for as short as it can, and returns its results and its progress.
 fn rows(name: &str, case: &str) -> (Vec<Value>, String) {
-    let output = bench(&[name, "--json", "--seconds", "1", "--case", case]);
+    read(name, &bench(&[name, "--json", "--seconds", "1", "--case", case]))
+}
+
+fn read(name: &str, output: &Output) -> (Vec<Value>, String) {
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{errors}");
     let text = String::from_utf8_lossy(&output.stdout);
@@ -128,6 +131,37 @@ fn a_fault_that_does_not_exist_is_refused_and_a_length_that_makes_no_sense() {
 }
 
 #[test]
+fn very_many_jobs_are_expanded_over_a_kill_listed_acquired_and_worked_on() {
+    let output = bench(&["scale", "--json", "--seconds", "1", "--rows", "2000"]);
+    let (rows, _) = read("scale", &output);
+    let value = |case: &str| {
+        let found = rows.iter().find(|row| row["case"] == case);
+        found.and_then(|row| row["value"].as_f64()).unwrap_or_else(|| panic!("no {case}: {rows:?}"))
+    };
+    assert!((1_000.0..2_000.0).contains(&value("2000 rows: killed at row")), "{rows:?}");
+    for rows in [100, 2_000] {
+        for what in ["start", "jobs, newest first", "jobs by state", "a batch", "dashboard, counts"] {
+            assert!(value(&format!("{what}, {rows} waiting")) > 0.0);
+        }
+        assert!((1.0..600.0).contains(&value(&format!("node, memory, {rows} waiting"))));
+    }
+    for when in ["alone", "beside lists of 2000"] {
+        assert!(value(&format!("a small write, p99, {when}")) > 0.0);
+    }
+    let compared: Vec<_> = rows.iter().filter(|row| row.get("ratio").is_some()).collect();
+    assert_eq!(compared.len(), 1, "{compared:?}");
+    assert_eq!(compared[0]["baseline"], "zookeeper 100 waiting");
+    assert!(value("fsck, 2000 jobs") > 0.0);
+}
+
+#[test]
+fn the_time_of_a_job_is_told_for_each_number_of_nodes() {
+    let (rows, _) = rows("growth", " 1000 jobs, 2");
+    assert_eq!(cases(&rows), ["zookeeper 1000 jobs, 2 nodes, a job"]);
+    assert!(rows[0]["value"].as_f64().is_some_and(|us| us > 0.0) && rows[0]["unit"] == "us", "{rows:?}");
+}
+
+#[test]
 fn an_unknown_benchmark_is_refused_and_the_known_ones_are_named() {
     let output = bench(&["stroe"]);
     assert_eq!(output.status.code(), Some(2));
@@ -143,6 +177,8 @@ fn a_case_that_does_not_exist_is_refused_before_any_server_is_started() {
         ("transitions", "hand-over c=64"),
         ("expand", "embedded jobs"),
         ("node", "zookeeper 100000 waiting"),
+        ("scale", "zookeeper scale"),
+        ("growth", "zookeeper 1000 jobs, 1 node"),
     ];
     for (name, case) in known {
         let output = bench(&[name, "--case", "c=7"]);

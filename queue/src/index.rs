@@ -361,6 +361,18 @@ impl Index {
         waiting.line().map(|(jid, priority)| QueueRef::new(state, priority, jid)).collect()
     }
 
+    /// All whose refs are there, as far as is known here: in line, put aside, and taken. In no order.
+    pub fn all(&self, state: JobState) -> Vec<Jid> {
+        let Some(waiting) = self.states.get(&state) else { return Vec::new() };
+        let taken = self.taken.values().filter(|taken| taken.entry.state == state);
+        let listed = taken.filter(|taken| taken.presence == Presence::Listed).map(|taken| taken.entry.jid);
+        let mut all = Vec::with_capacity(waiting.len());
+        all.extend(waiting.line().map(|(jid, _)| jid));
+        all.extend(waiting.all_aside().map(|((jid, _), _)| jid));
+        all.extend(listed);
+        all
+    }
+
     /// Whether the ref is there, as far as is known here.
     pub fn knows(&self, entry: QueueRef) -> bool {
         let taken = self.taken.get(&entry.jid).filter(|taken| taken.entry == entry);

@@ -1,7 +1,7 @@
 //! Jobs and batches for people: by filter, in pages, without loading the tree.
 //!
 //! **What it costs.** A page lists names once (of a batch's lists, of the queues, or of `/jobs`: the
-//! shortest that the filter allows), and reads details only of what it shows and of what the filter
+//! shortest that the filter allows), unless they are so many that they are known or kept ([`Names`]), and reads details only of what it shows and of what the filter
 //! has to look into. A few reads are under way at a time, however long the page. Counts per state are
 //! one `exists` each.
 //!
@@ -20,6 +20,7 @@ mod batches;
 mod candidates;
 mod filter;
 mod job_line;
+mod kept;
 mod node;
 mod walk;
 
@@ -35,6 +36,7 @@ pub use batches::{BatchFilter, BatchLine, Expanded, ListCounts, batch, batches, 
 pub use filter::Filter;
 pub(crate) use job_line::job_line;
 pub use job_line::{JobLine, jobs};
+pub use kept::{Kept, Names};
 pub use node::{LockedBy, Unread};
 pub(crate) use walk::still_selects;
 pub use walk::{Chunk, Selected, Walk, walk};

@@ -77,6 +77,8 @@ pub struct Queue {
     pub(crate) known: Arc<Mutex<Known>>,
     pub(crate) limits: Arc<Limits>,
     pub(crate) numbers: Numbers,
+    /// Long lists, from one page to the next.
+    pub(crate) lists: Arc<crate::list::Kept>,
     /// Where this node begins to look for a slot.
     pub(crate) spread: u32,
     /// The beginning of the names of all commits from here, and the number of the next. It stands in every
@@ -114,6 +116,7 @@ impl Queue {
             known: Arc::default(),
             limits: Arc::default(),
             numbers: Numbers::default(),
+            lists: Arc::default(),
             spread: uuid::Uuid::new_v4().as_fields().0,
             pen: uuid::Uuid::new_v4().simple().to_string()[..PEN].to_owned(),
             commits: Arc::default(),

@@ -81,7 +81,7 @@ impl Gathering<'_> {
         let filter = Filter { batch: Some(bid), ..Filter::default() };
         let mut page = PageRequest { limit: list::MAX_LIMIT, after: None, newest_first: false };
         loop {
-            let found = list::jobs(life.queue.session(), &filter, &page).await?;
+            let found = list::jobs(life, &filter, &page).await?;
             for unread in found.unreadable {
                 left_out.push(json!({ "path": unread.path, "why": unread.why }));
             }

@@ -97,9 +97,8 @@ pub(crate) async fn list(
     Params(params): Params<JobParams>,
 ) -> Answer<Json<JobPage>> {
     let filter = params.filter(&caller)?;
-    let queue = app.queue().await?;
-    let found =
-        list::jobs(queue.session(), &filter, &page_of(params.limit, params.after, params.order)?).await?;
+    let life = app.life().await?;
+    let found = list::jobs(&*life, &filter, &page_of(params.limit, params.after, params.order)?).await?;
     Ok(Json(JobPage {
         jobs: found.lines.into_iter().map(shown::job_line).collect(),
         next: found.next,
@@ -123,12 +122,12 @@ pub(crate) async fn reasons(
     if filter.states.is_empty() {
         filter.states = vec![JobState::Failed];
     }
-    let queue = app.queue().await?;
+    let life = app.life().await?;
     let mut groups: HashMap<String, ReasonGroup> = HashMap::new();
     let (mut looked_at, mut after) = (0, first.after);
     let left = loop {
         let page = PageRequest { limit: list::MAX_LIMIT, after, newest_first: first.newest_first };
-        let found = list::jobs(queue.session(), &filter, &page).await?;
+        let found = list::jobs(&*life, &filter, &page).await?;
         looked_at += found.looked_at;
         for line in found.lines {
             let reason = without_numbers(&line.message);

@@ -114,7 +114,7 @@ async fn of_batch(life: &Life, name: &str) -> Answer<Vec<String>> {
     let filter = Filter { batch: Some(bid), ..Filter::default() };
     let mut page = PageRequest { limit: list::MAX_LIMIT, after: None, newest_first: false };
     loop {
-        let found = list::jobs(queue.session(), &filter, &page).await?;
+        let found = list::jobs(life, &filter, &page).await?;
         let stored =
             found.lines.into_iter().filter(|line| line.state == ingest_queue::states::JobState::Completed);
         arks.extend(stored.filter_map(|line| line.primary_id));

@@ -70,6 +70,24 @@ impl Ended {
     }
 }
 
+/// Lists for people: what waits is in the index already.
+impl ingest_queue::list::Names for Life {
+    fn session(&self) -> &ingest_store::Session {
+        self.queue.session()
+    }
+
+    fn kept(&self) -> Option<&ingest_queue::list::Kept> {
+        self.queue.kept()
+    }
+
+    fn waiting(
+        &self,
+        state: ingest_queue::states::JobState,
+    ) -> Option<Vec<ingest_queue::ids::Jid>> {
+        self.finder.load().as_ref()?.all(state)
+    }
+}
+
 impl Life {
     pub(crate) fn new(queue: Queue, serving: Serving, services: Services) -> Self {
         Self {

@@ -1,7 +1,8 @@
 //! `ingestd run` as a process of its own.
 //!
 //! It has a directory for everything that it writes, says on a socket when it is ready, can be stopped and let go on,
-//! and is drained at the end. One that ends before its time fails the benchmark with its last words.
+//! and is drained at the end, or killed: then its directory stays, and another life begins there. One that ends before
+//! its time fails the benchmark with its last words.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -19,6 +20,8 @@ use tokio::time::timeout;
 use crate::scratch;
 
 const NAME: &str = "ingestd";
+/// Where a node writes down the address that it listens at.
+const ADDRESS: &str = "node/api-address";
 /// For a tree of a million nodes on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(3);
 
@@ -32,18 +35,26 @@ owner = "ark:/99999/fk4herbarium"
 
 /// How many workers the states have.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pools {
-    pub(super) pending: usize,
-    pub(super) others: usize,
+pub(crate) struct Pools {
+    pub(crate) pending: usize,
+    pub(crate) others: usize,
+}
+
+/// Where a node lives, from one life to the next.
+#[derive(Debug)]
+pub(crate) struct Home {
+    dir: TempDir,
+    engine: String,
+    name: String,
 }
 
 /// A running node.
 #[derive(Debug)]
-pub(super) struct Daemon {
+pub(crate) struct Daemon {
     process: Child,
     pid: Pid,
     /// Removed last.
-    dir: TempDir,
+    home: Home,
 }
 
 /// The program, beside this one. Where cargo started this one, it first brings the other up to date.
@@ -72,19 +83,33 @@ pub(crate) fn program() -> Result<PathBuf> {
     Ok(beside)
 }
 
-impl Daemon {
-    /// Starts a node on a tree, given as a section of the configuration, and waits until it is ready.
-    pub(super) async fn start(program: &Path, engine: &str, pools: Pools) -> Result<Self> {
+impl Home {
+    /// On a tree, given as a section of the configuration.
+    pub(crate) fn new(engine: &str) -> Result<Self> {
+        Self::of("bench", engine)
+    }
+
+    /// The same of a node of this name.
+    pub(crate) fn of(name: &str, engine: &str) -> Result<Self> {
         let dir = scratch::directory()?;
-        let at = |name: &str| dir.path().join(name);
-        fs::create_dir(at("profiles"))?;
-        fs::write(at("profiles/herbarium_content.toml"), PROFILE)?;
-        fs::write(at("ingestd.toml"), configuration(engine, pools))?;
+        fs::create_dir(dir.path().join("profiles"))?;
+        fs::write(dir.path().join("profiles/herbarium_content.toml"), PROFILE)?;
+        Ok(Self { dir, engine: engine.to_owned(), name: name.to_owned() })
+    }
+
+    /// Starts a node, and waits until it is ready.
+    pub(crate) async fn start(self, program: &Path, pools: Pools) -> Result<Daemon> {
+        let at = |name: &str| self.dir.path().join(name);
+        fs::write(at("ingestd.toml"), configuration(&self.name, &self.engine, pools))?;
+        // Of the life before.
+        for left in ["ready", ADDRESS] {
+            let _ = fs::remove_file(at(left));
+        }
         let socket = UnixDatagram::bind(at("ready"))?;
         let log = fs::File::create(at("log"))?;
         let mut process = Command::new(program)
             .args(["run", "--config", "ingestd.toml"])
-            .current_dir(dir.path())
+            .current_dir(self.dir.path())
             .env("NOTIFY_SOCKET", at("ready"))
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
@@ -107,9 +132,29 @@ impl Daemon {
             ready = timeout(PATIENCE, ready) => ready.context("the node does not become ready").flatten(),
             ended = process.wait() => Err(anyhow::anyhow!("the node has ended: {}", ended?)),
         };
-        let daemon = Self { process, pid, dir };
+        let daemon = Daemon { process, pid, home: self };
         ready.with_context(|| daemon.last_words())?;
         Ok(daemon)
+    }
+}
+
+impl Daemon {
+    /// Starts a node on a tree, given as a section of the configuration, and waits until it is ready.
+    pub(crate) async fn start(program: &Path, engine: &str, pools: Pools) -> Result<Self> {
+        Home::new(engine)?.start(program, pools).await
+    }
+
+    /// Where its API is.
+    pub(crate) fn address(&self) -> Result<String> {
+        let note = fs::read_to_string(self.home.dir.path().join(ADDRESS)).context("no address of the API")?;
+        Ok(note.trim().trim_end_matches('/').to_owned())
+    }
+
+    /// As a machine that loses its power: nothing is ended, nothing is given back.
+    pub(crate) async fn kill(mut self) -> Result<Home> {
+        self.signal(Signal::KILL)?;
+        self.process.wait().await?;
+        Ok(self.home)
     }
 
     pub(super) fn pid(&self) -> Pid {
@@ -117,16 +162,16 @@ impl Daemon {
     }
 
     /// Nothing of it runs until it may go on.
-    pub(super) fn stop(&mut self) -> Result<()> {
+    pub(crate) fn stop(&mut self) -> Result<()> {
         self.signal(Signal::STOP)
     }
 
-    pub(super) fn go_on(&mut self) -> Result<()> {
+    pub(crate) fn go_on(&mut self) -> Result<()> {
         self.signal(Signal::CONT)
     }
 
     /// Lets it end what it has begun, and waits for its end.
-    pub(super) async fn drain(mut self) -> Result<()> {
+    pub(crate) async fn drain(mut self) -> Result<Home> {
         self.signal(Signal::CONT)?;
         self.signal(Signal::TERM)?;
         let Ok(ended) = timeout(PATIENCE, self.process.wait()).await else {
@@ -134,7 +179,7 @@ impl Daemon {
         };
         let ended = ended?;
         ensure!(ended.success(), "the node has ended with {ended}; {}", self.last_words());
-        Ok(())
+        Ok(self.home)
     }
 
     fn signal(&mut self, signal: Signal) -> Result<()> {
@@ -146,12 +191,12 @@ impl Daemon {
     }
 
     /// The memory that it has now, and the most that it had, in bytes.
-    pub(super) fn memory(&self) -> Result<Memory> {
+    pub(crate) fn memory(&self) -> Result<Memory> {
         Memory::of(&format!("/proc/{}/status", self.pid))
     }
 
     fn last_words(&self) -> String {
-        let log = fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
+        let log = fs::read_to_string(self.home.dir.path().join("log")).unwrap_or_default();
         let lines: Vec<_> = log.lines().collect();
         format!("it said:\n{}", lines[lines.len().saturating_sub(20)..].join("\n"))
     }
@@ -159,13 +204,13 @@ impl Daemon {
 
 /// What a process takes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Memory {
-    pub(super) now: u64,
-    pub(super) most: u64,
+pub(crate) struct Memory {
+    pub(crate) now: u64,
+    pub(crate) most: u64,
 }
 
 impl Memory {
-    pub(super) fn of(file: &str) -> Result<Self> {
+    pub(crate) fn of(file: &str) -> Result<Self> {
         let text = fs::read_to_string(file).with_context(|| file.to_owned())?;
         let find = |key: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
@@ -176,9 +221,9 @@ impl Memory {
     }
 }
 
-fn configuration(engine: &str, pools: Pools) -> String {
+fn configuration(name: &str, engine: &str, pools: Pools) -> String {
     let mut text = format!(
-        "[node]\nname = 'bench'\nwork = false\n\n[api]\nlisten = '127.0.0.1:0'\n\n[log]\nfilter = 'warn'\n\n[profiles]\ndir = 'profiles'\n\n{engine}\n"
+        "[node]\nname = '{name}'\ndir = 'node'\nwork = false\n\n[api]\nlisten = '127.0.0.1:0'\nuploads = 'uploads'\nrate = 1000000\n\n[work]\ndir = 'work'\n\n[log]\nfilter = 'warn'\n\n[profiles]\ndir = 'profiles'\n\n{engine}\n"
     );
     let states = ["estimating", "downloading", "processing", "recording", "notify"];
     let sizes = states.map(|state| (state, pools.others));

@@ -49,7 +49,7 @@ pub(super) async fn measure(context: &Context, trees: &Trees, program: &Path) ->
             (warm, times) = (true, Vec::new());
         }
     }
-    daemon.drain().await?;
+    drop(daemon.drain().await?);
     drop((jobs, batches, queue));
     Lives::read(&tree.session, number).await?;
     tree.close().await?;

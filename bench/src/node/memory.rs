@@ -33,7 +33,7 @@ pub(super) async fn measure(
         tree.close().await?;
         let daemon = Daemon::start(program, &trees.engine(engine, &name), pools).await?;
         let memory = daemon.memory()?;
-        daemon.drain().await?;
+        drop(daemon.drain().await?);
         memory
     };
     let tree = trees.open(engine, &name).await?;
@@ -46,7 +46,7 @@ pub(super) async fn measure(
     tree.close().await?;
     let daemon = Daemon::start(program, &trees.engine(engine, &name), pools).await?;
     let memory = daemon.memory()?;
-    daemon.drain().await?;
+    drop(daemon.drain().await?);
     let tree = trees.open(engine, &name).await?;
     let left = list::counts(&tree.session).await?.get(&JobState::Pending).copied().unwrap_or(0);
     ensure!(left as u64 == WAITING, "{left} jobs wait, and not {WAITING}");

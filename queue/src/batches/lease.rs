@@ -6,14 +6,14 @@ use ingest_store::recipes::lock_table::{Claim, Released, Token};
 use crate::committer::{Mark, Unit, commit_alone};
 use crate::date::Date;
 use crate::error::{Error, Result};
-use crate::ids::{Bid, Jid};
+use crate::ids::Bid;
 use crate::journal::{EXPIRED, KeyMove, is_about_keys};
-use crate::map::{self, BatchNode, QueueRef};
+use crate::map::{self, BatchNode};
 use crate::nodes::{Expansion, Node};
 use crate::plan::Lock;
 use crate::plan::batch::{self, Batch};
 use crate::queue::Queue;
-use crate::states::{BatchList, BatchState, JobState, Who};
+use crate::states::{BatchList, BatchState, Who};
 
 /// The right to work on a batch. There is at most one commit of it under way.
 #[derive(Debug)]
@@ -160,14 +160,9 @@ impl Queue {
 
     /// How many jobs of a batch are under way, and how many of them a person holds.
     pub(crate) async fn what_is_left(&self, bid: Bid) -> Result<String> {
-        let names = self.children(map::batch_list(bid, BatchList::Processing)).await?;
-        let held = self.children(map::queue(JobState::Held)).await?;
-        let held: std::collections::HashSet<Jid> = held
-            .iter()
-            .filter_map(|name| QueueRef::parse(JobState::Held, name).map(|entry| entry.jid))
-            .collect();
-        let here = names.iter().filter(|name| name.parse().is_ok_and(|jid| held.contains(&jid))).count();
-        let left = names.len();
+        let list = self.exists(&map::batch_list(bid, BatchList::Processing)).await?;
+        let left = list.map_or(0, |stat| stat.num_children);
+        let here = crate::list::held_jobs(&self.session, bid).await?;
         Ok(if here == 0 {
             format!("{left} jobs are under way")
         } else {

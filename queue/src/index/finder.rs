@@ -176,6 +176,12 @@ impl Finder {
         self.shared.held.lock().index.line(state)
     }
 
+    /// See [`Index::all`]; `None` when the finder has ended, or if nobody takes from this state.
+    pub fn all(&self, state: JobState) -> Option<Vec<Jid>> {
+        let held = self.shared.held.lock();
+        (held.ended.is_none() && state.is_taken_from()).then(|| held.index.all(state))
+    }
+
     /// See [`Index::is_next`].
     pub fn is_next(&self, entry: QueueRef) -> bool {
         self.shared.change(|index, now| index.is_next(entry, now))

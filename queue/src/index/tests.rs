@@ -50,6 +50,27 @@ fn ranked(rank: usize) -> (QueueRef, Vec<String>, &'static str) {
 }
 
 #[test]
+fn all_that_is_there_is_known_wherever_it_stands() {
+    let now = Instant::now();
+    let mut index = index(&[pending(5, 1), pending(5, 2), pending(70, 3), at(Estimating, 5, 4)], now);
+    let taken = take(&mut index, now).unwrap();
+    let parked = take(&mut index, now).unwrap();
+    index.park(parked.jid, Reason::Other("a limit".into()));
+    assert_eq!((taken, parked), (pending(5, 1), pending(5, 2)));
+    let all = |index: &Index, state| {
+        let mut all = index.all(state);
+        all.sort_unstable();
+        all
+    };
+    assert_eq!(all(&index, Pending), [1, 2, 3].map(Jid::new));
+    assert_eq!(all(&index, Estimating), [Jid::new(4)]);
+    assert_eq!(all(&index, Completed), []);
+    index.finished(taken);
+    index.deleted(taken);
+    assert_eq!(all(&index, Pending), [2, 3].map(Jid::new));
+}
+
+#[test]
 fn lower_priorities_come_first_and_then_lower_ids() {
     let now = Instant::now();
     let order = [pending(3, 9), pending(5, 1), pending(5, 2), pending(5, 30), pending(70, 0)];

@@ -1,7 +1,5 @@
 //! Batches as lines of a listing.
 
-use std::collections::BTreeSet;
-
 use ingest_store::Session;
 use serde::{Deserialize, Serialize};
 
@@ -10,11 +8,14 @@ use super::node::{self, LockedBy, Read, Trouble};
 use super::{Look, Page, PageRequest, Unread, candidates, children, turn, width};
 use crate::date::Date;
 use crate::error::{Error, Result};
-use crate::ids::{Bid, Jid};
+use crate::ids::Bid;
 use crate::map::{self, BatchNode, QueueRef};
 use crate::nodes::{BatchStatus, Expansion, Node, Submission};
 use crate::reads;
 use crate::states::{BatchList, BatchState, JobState};
+
+/// Refs that are looked for with one request.
+const TOGETHER: usize = 256;
 
 /// A choice of batches. All that is said must hold.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -95,17 +96,23 @@ pub async fn batch(session: &Session, bid: Bid) -> Result<Option<BatchLine>> {
     }
 }
 
-/// For how many held jobs a batch waits: two listings of names, however many there are.
+/// For how many held jobs a batch waits. All held jobs are listed, and not the batch: it may be very large.
 pub async fn held_jobs(session: &Session, bid: Bid) -> Result<usize> {
-    let list = map::batch_list(bid, BatchList::Processing);
-    let Some(waiting) = candidates::names(session, &list).await? else {
-        let there = reads::exists(session, map::batch(bid)).await?.is_some();
-        return if there { Ok(0) } else { Err(Error::no_batch(bid)) };
-    };
-    let waiting: BTreeSet<Jid> = waiting.iter().filter_map(|name| name.parse().ok()).collect();
     let held = candidates::names(session, &map::queue(JobState::Held)).await?.unwrap_or_default();
     let held = held.iter().filter_map(|name| QueueRef::parse(JobState::Held, name));
-    Ok(held.filter(|entry| waiting.contains(&entry.jid)).count())
+    let refs: Vec<String> = held.map(|entry| map::batch_ref(bid, BatchList::Processing, entry.jid)).collect();
+    if refs.is_empty() {
+        let there = reads::exists(session, map::batch(bid)).await?.is_some();
+        return if there { Ok(0) } else { Err(Error::no_batch(bid)) };
+    }
+    let mut count = 0;
+    for refs in refs.chunks(TOGETHER) {
+        count += reads::get_many(session, refs.to_vec()).await?.iter().flatten().count();
+    }
+    if count == 0 && reads::exists(session, map::batch(bid)).await?.is_none() {
+        return Err(Error::no_batch(bid));
+    }
+    Ok(count)
 }
 
 async fn look(session: &Session, filter: &BatchFilter, bid: Bid) -> Result<Look<BatchLine>> {

@@ -2,7 +2,7 @@
 //!
 //! A batch's lists if a batch is given, the queues if states are, else everything below `/jobs`. Lists
 //! are read in the order in which jobs move on, so that one that moves meanwhile is seen; one that is
-//! seen twice counts once.
+//! seen twice counts once. Long ones come from where they are known already, see [`kept`](super::kept).
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -11,6 +11,7 @@ use std::str::FromStr;
 use ingest_store::{Kind, Session};
 
 use super::filter::Filter;
+use super::kept::Names;
 use super::{BAD_NAMES, Unread};
 use crate::error::{Error, Result};
 use crate::ids::{Bid, Jid};
@@ -51,6 +52,11 @@ impl<I: Ord> Candidates<I> {
         Ok(true)
     }
 
+    /// Ids that are known otherwise.
+    fn add_known(&mut self, ids: impl IntoIterator<Item = I>) {
+        self.ids.extend(ids);
+    }
+
     /// In order, each once, and only those after an id; what is no id belongs to the beginning.
     fn after(mut self, after: Option<I>, newest_first: bool) -> Self {
         if let Some(after) = after {
@@ -67,9 +73,34 @@ impl<I: Ord> Candidates<I> {
     }
 }
 
+impl Candidates<Jid> {
+    /// Adds the jobs of a directory, which is the queue of a state or not; false if it is not there.
+    async fn add_jobs<E: Display>(
+        &mut self,
+        names: &impl Names,
+        dir: &str,
+        state: Option<JobState>,
+        read: impl Fn(&str) -> Result<Jid, E>,
+    ) -> Result<bool> {
+        let session = names.session();
+        let Some(kept) = names.kept() else { return self.add(session, dir, read).await };
+        let Some(stat) = kept.is_long(session, dir).await? else {
+            return self.add(session, dir, read).await;
+        };
+        if let Some(waiting) = state.and_then(|state| names.waiting(state)) {
+            self.add_known(waiting);
+            return Ok(true);
+        }
+        let Some(list) = kept.list(session, dir, &stat, read).await? else { return Ok(false) };
+        self.add_known(list.ids.iter().copied());
+        self.bad.extend(list.bad.iter().cloned());
+        Ok(true)
+    }
+}
+
 /// The jobs that may match.
 pub(super) async fn jobs(
-    session: &Session,
+    names: &impl Names,
     filter: &Filter,
     after: Option<Jid>,
     newest_first: bool,
@@ -78,13 +109,13 @@ pub(super) async fn jobs(
     if let Some(bid) = filter.batch {
         let mut there = false;
         for list in BatchList::ALL.into_iter().filter(|list| wants(filter, *list)) {
-            there |= candidates.add(session, &map::batch_list(bid, list), Jid::from_str).await?;
+            there |= candidates.add_jobs(names, &map::batch_list(bid, list), None, Jid::from_str).await?;
         }
-        if !there && reads::exists(session, map::batch(bid)).await?.is_none() {
+        if !there && reads::exists(names.session(), map::batch(bid)).await?.is_none() {
             return Err(Error::no_batch(bid));
         }
     } else if filter.states.is_empty() {
-        candidates.add(session, map::JOBS, Jid::from_str).await?;
+        candidates.add_jobs(names, map::JOBS, None, Jid::from_str).await?;
         candidates.bad.retain(|bad| bad.path != map::JOB_STATES);
     } else {
         for state in filter.states.iter().copied().collect::<BTreeSet<JobState>>() {
@@ -92,7 +123,7 @@ pub(super) async fn jobs(
                 let entry = QueueRef::parse(state, name).map(|entry| entry.jid);
                 entry.ok_or("it is not two digits, a hyphen and a job id")
             };
-            candidates.add(session, &map::queue(state), read).await?;
+            candidates.add_jobs(names, &map::queue(state), Some(state), read).await?;
         }
     }
     Ok(candidates.after(after, newest_first))

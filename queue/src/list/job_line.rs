@@ -4,6 +4,7 @@ use ingest_store::Session;
 use serde::Serialize;
 
 use super::filter::Filter;
+use super::kept::Names;
 use super::node::{self, LockedBy, Read};
 use super::{Look, Page, PageRequest, candidates, turn, width};
 use crate::date::Date;
@@ -67,9 +68,10 @@ impl JobLine {
 
 /// A page of the jobs that a filter selects. A deleted job has no details any more: it is shown with
 /// its batch, as long as the filter asks for none.
-pub async fn jobs(session: &Session, filter: &Filter, page: &PageRequest) -> Result<Page<JobLine>> {
+pub async fn jobs(names: &impl Names, filter: &Filter, page: &PageRequest) -> Result<Page<JobLine>> {
     let (limit, after) = page.read()?;
-    let candidates = candidates::jobs(session, filter, after, page.newest_first).await?;
+    let candidates = candidates::jobs(names, filter, after, page.newest_first).await?;
+    let session = names.session();
     let look = |jid| look(session, filter, jid);
     let mut page = turn(&candidates.ids, limit, width(session), look).await?;
     page.unreadable.splice(0..0, candidates.bad);

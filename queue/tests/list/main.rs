@@ -6,6 +6,7 @@ mod batches;
 mod bulk;
 mod bulk_stopped;
 mod cost;
+mod kept;
 mod paging;
 mod planted;
 mod selecting;

@@ -1,0 +1,87 @@
+//! Small requests beside large lists: a write of another session on the same server, and one job shown by the node that makes
+//! the lists.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use ingest_store::{Mode, Session};
+
+use super::asking::{client, get};
+use crate::Context;
+use crate::trees::{Trees, ZOOKEEPER};
+
+/// Large lists, none of which another one answers.
+const LARGE: &[&str] = &[
+    "/api/v1/jobs?limit=50&order=newest",
+    "/api/v1/jobs?limit=50&state=pending",
+    "/api/v1/jobs?limit=50&batch=bid0000000000",
+    "/api/v1/jobs?limit=50&state=pending&after=jid0000000100",
+];
+const ONE: &str = "/api/v1/jobs/jid0000000007";
+const PLACE: &str = "/small";
+
+/// Times of one kind of request.
+#[derive(Debug, Default)]
+struct Times(Vec<Duration>);
+
+impl Times {
+    fn ms(&mut self, percent: usize) -> f64 {
+        self.0.sort_unstable();
+        let at = (self.0.len() * percent / 100).min(self.0.len().saturating_sub(1));
+        self.0.get(at).map_or(0.0, |time| time.as_secs_f64() * 1e3)
+    }
+}
+
+pub(super) async fn measure(context: &Context, trees: &Trees, address: &str, rows: u64) -> Result<()> {
+    let tree = trees.open(ZOOKEEPER, "small").await?;
+    tree.session.create(PLACE, "", Mode::Persistent).await?;
+    let span = context.span.measured;
+    let alone = both(&tree.session, address, span).await?;
+    let lists = async {
+        let client = client()?;
+        let mut asked = 0_u32;
+        for path in LARGE.iter().cycle() {
+            get(&client, address, path).await?;
+            asked += 1;
+            // Never: whoever waits for the other ends this.
+            if asked == u32::MAX {
+                break;
+            }
+        }
+        anyhow::Ok(())
+    };
+    let beside = tokio::select! {
+        beside = both(&tree.session, address, span) => beside?,
+        ended = lists => return Err(ended.err().unwrap_or_else(|| anyhow::anyhow!("the lists have ended"))),
+    };
+    tree.close().await?;
+    let report = &context.report;
+    let kinds = [("a small write", alone.0, beside.0), ("one job shown", alone.1, beside.1)];
+    for (what, mut alone, mut beside) in kinds {
+        for (name, percent) in [("median", 50), ("p99", 99), ("longest", 100)] {
+            let case = format!("{what}, {name}, alone");
+            report.print(&report.row(case, alone.ms(percent), "ms"))?;
+            let case = format!("{what}, {name}, beside lists of {rows}");
+            report.print(&report.row(case, beside.ms(percent), "ms"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Both kinds side by side, each one request after another.
+async fn both(session: &Session, address: &str, span: Duration) -> Result<(Times, Times)> {
+    let client = client()?;
+    let write = async || session.set(PLACE, "x", None).await.map(drop).map_err(Into::into);
+    let show = async || get(&client, address, ONE).await.map(drop);
+    tokio::try_join!(times(span, write), times(span, show))
+}
+
+async fn times(span: Duration, request: impl AsyncFn() -> Result<()>) -> Result<Times> {
+    let (began, mut times) = (Instant::now(), Times::default());
+    while began.elapsed() < span {
+        let asked = Instant::now();
+        request().await?;
+        times.0.push(asked.elapsed());
+    }
+    Ok(times)
+}

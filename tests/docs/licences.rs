@@ -1,0 +1,272 @@
+//! The licences of everything that is shipped: which crates, under which licence, with which text.
+//!
+//! The page is written from the lock file, as `cargo metadata` tells of it, and from the crates' own files. What `deny.toml` does
+//! not allow fails here, whether `cargo deny` is installed or not.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// What is shipped is built for it.
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+const OURS: &str = "ingestd";
+/// How the names of files with licences begin.
+const FILES: [&str; 5] = ["LICEN", "COPYING", "COPYRIGHT", "UNLICENSE", "NOTICE"];
+
+/// A crate of somebody else in the program.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Shipped {
+    name: String,
+    version: String,
+    licence: String,
+    dir: PathBuf,
+}
+
+fn metadata() -> Value {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--offline", "--locked", "--format-version", "1", "--filter-platform", TARGET])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap_or_else(|| panic!("no {key} in {value}"))
+}
+
+/// What the program is made of: the dependencies that are not only for building or testing it.
+fn shipped(metadata: &Value) -> BTreeSet<Shipped> {
+    let by_id = |list: &'_ Value| -> BTreeMap<String, Value> {
+        list.as_array().unwrap().iter().map(|item| (text(item, "id").to_owned(), item.clone())).collect()
+    };
+    let (packages, nodes) = (by_id(&metadata["packages"]), by_id(&metadata["resolve"]["nodes"]));
+    let root = packages.iter().find(|(_, package)| package["name"] == OURS).unwrap().0;
+    let (mut seen, mut open) = (BTreeSet::new(), vec![root.clone()]);
+    while let Some(id) = open.pop() {
+        if !seen.insert(id.clone()) {
+            continue;
+        }
+        for dependency in nodes[&id]["deps"].as_array().unwrap() {
+            let kinds = dependency["dep_kinds"].as_array().unwrap();
+            if kinds.iter().any(|kind| kind["kind"].is_null()) {
+                open.push(text(dependency, "pkg").to_owned());
+            }
+        }
+    }
+    let others = seen.iter().map(|id| &packages[id]).filter(|package| !package["source"].is_null());
+    others
+        .map(|package| Shipped {
+            name: text(package, "name").to_owned(),
+            version: text(package, "version").to_owned(),
+            licence: text(package, "license").replace(" / ", " OR ").replace('/', " OR "),
+            dir: Path::new(text(package, "manifest_path")).parent().unwrap().to_owned(),
+        })
+        .collect()
+}
+
+/// Licences that `deny.toml` allows.
+fn allowed() -> BTreeSet<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("deny.toml");
+    let file: toml::Table = std::fs::read_to_string(path).unwrap().parse().unwrap();
+    let list = file["licenses"]["allow"].as_array().unwrap();
+    list.iter().map(|licence| licence.as_str().unwrap().to_owned()).collect()
+}
+
+/// Whether an SPDX expression can be satisfied: `AND` needs both sides, `OR` one, `WITH` belongs to what is before it.
+fn is_allowed(expression: &str, allowed: &BTreeSet<String>) -> bool {
+    let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace(" WITH ", "+WITH+");
+    let words: Vec<String> = spaced.split_whitespace().map(|word| word.replace("+WITH+", " WITH ")).collect();
+    let mut words = words.iter().map(String::as_str).peekable();
+    let answer = any(&mut words, allowed);
+    assert_eq!(words.next(), None, "{expression} is not understood");
+    answer
+}
+
+type Words<'a> = std::iter::Peekable<std::iter::Map<std::slice::Iter<'a, String>, fn(&'a String) -> &'a str>>;
+
+fn any(words: &mut Words<'_>, allowed: &BTreeSet<String>) -> bool {
+    let mut answer = all(words, allowed);
+    while words.next_if_eq(&"OR").is_some() {
+        answer |= all(words, allowed);
+    }
+    answer
+}
+
+fn all(words: &mut Words<'_>, allowed: &BTreeSet<String>) -> bool {
+    let mut answer = one(words, allowed);
+    while words.next_if_eq(&"AND").is_some() {
+        answer &= one(words, allowed);
+    }
+    answer
+}
+
+fn one(words: &mut Words<'_>, allowed: &BTreeSet<String>) -> bool {
+    match words.next() {
+        Some("(") => {
+            let answer = any(words, allowed);
+            assert_eq!(words.next(), Some(")"));
+            answer
+        }
+        Some(licence) => allowed.contains(licence),
+        None => panic!("a licence is missing"),
+    }
+}
+
+/// A text that several crates carry, who says that it is theirs, and who carries it.
+#[derive(Debug)]
+struct Carried {
+    text: String,
+    notices: BTreeSet<String>,
+    crates: BTreeSet<String>,
+}
+
+/// Whether a line says whose it is; the form that is left to be filled in does not.
+fn is_notice(line: &str) -> bool {
+    let line = line.trim().to_lowercase();
+    (line.starts_with("copyright") || line.starts_with("(c)") || line.starts_with('©'))
+        && !line.contains("yyyy")
+        && line.chars().any(|c| c.is_ascii_digit())
+}
+
+/// The texts, each once: those that differ in nothing but their notices and their line breaks are one.
+fn texts(shipped: &BTreeSet<Shipped>) -> Vec<Carried> {
+    let mut texts: BTreeMap<String, Carried> = BTreeMap::new();
+    for one in shipped {
+        for path in files(&one.dir) {
+            let bytes = std::fs::read(&path).unwrap();
+            let file = String::from_utf8_lossy(&bytes).replace('\r', "").replace("```", "'''");
+            let (notices, body): (Vec<&str>, Vec<&str>) = file.lines().partition(|line| is_notice(line));
+            let words: Vec<String> =
+                body.iter().flat_map(|line| line.split_whitespace()).map(str::to_lowercase).collect();
+            if words.is_empty() {
+                continue;
+            }
+            let trimmed: Vec<&str> = body.iter().map(|line| line.trim_end()).collect();
+            let carried = texts.entry(words.join(" ")).or_insert_with(|| Carried {
+                text: trimmed.join("\n").trim_matches('\n').to_owned(),
+                notices: BTreeSet::new(),
+                crates: BTreeSet::new(),
+            });
+            carried
+                .notices
+                .extend(notices.iter().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")));
+            carried.crates.insert(format!("{} {}", one.name, one.version));
+        }
+    }
+    let mut texts: Vec<Carried> = texts.into_values().collect();
+    texts.sort_by(|a, b| {
+        b.crates
+            .len()
+            .cmp(&a.crates.len())
+            .then_with(|| a.crates.cmp(&b.crates))
+            .then_with(|| a.text.cmp(&b.text))
+    });
+    texts
+}
+
+/// The files of a crate that hold licences, in their order.
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().to_uppercase();
+        let is_one = FILES.iter().any(|begin| name.starts_with(begin))
+            && !name.ends_with(".RS")
+            && !name.ends_with(".TOML");
+        if is_one && path.is_dir() {
+            found.extend(files_within(&path));
+        } else if is_one {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+fn files_within(dir: &Path) -> Vec<PathBuf> {
+    let paths = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    paths.filter(|path| path.is_file()).collect()
+}
+
+fn page(shipped: &BTreeSet<Shipped>) -> String {
+    let mut page = format!(
+        "# The licences of what is shipped\n\nWritten from `Cargo.lock` and the crates' own files: all that the program `{OURS}` is made of on\n\
+         {TARGET}, {} crates of others. Which licences may be among them stands in `deny.toml`.\n\n\
+         | crate | version | licence |\n|---|---|---|\n",
+        shipped.len()
+    );
+    for Shipped { name, version, licence, .. } in shipped {
+        let _ = writeln!(page, "| {name} | {version} | {licence} |");
+    }
+    let bare: Vec<_> = shipped.iter().filter(|one| files(&one.dir).is_empty()).collect();
+    if !bare.is_empty() {
+        page.push_str("\nThese carry no text of their own; that of the licence that they name is among those below:\n\n");
+        for one in bare {
+            let _ = writeln!(page, "- {} {}: {}", one.name, one.version, one.licence);
+        }
+    }
+    page.push_str("\n## The texts\n");
+    for (number, carried) in (1..).zip(texts(shipped)) {
+        let crates: Vec<_> = carried.crates.iter().map(String::as_str).collect();
+        let _ = write!(page, "\n### Text {number}\n\nOf {}.\n", crates.join(", "));
+        if !carried.notices.is_empty() {
+            page.push('\n');
+        }
+        for notice in &carried.notices {
+            let _ = writeln!(page, "- {notice}");
+        }
+        let _ = write!(page, "\n```text\n{}\n```\n", carried.text);
+    }
+    page
+}
+
+#[test]
+fn the_page_of_licences_is_what_the_lock_file_says() {
+    super::check("licences.md", &page(&shipped(&metadata())));
+}
+
+#[test]
+fn nothing_is_shipped_under_a_licence_that_is_not_allowed() {
+    let allowed = allowed();
+    let shipped = shipped(&metadata());
+    let wrong: Vec<_> = shipped.iter().filter(|one| !is_allowed(&one.licence, &allowed)).collect();
+    assert!(wrong.is_empty(), "deny.toml does not allow these: {wrong:#?}");
+    assert!(shipped.len() > 100, "only {} crates were found", shipped.len());
+}
+
+#[test]
+fn everything_comes_from_the_registry_and_nothing_that_is_banned_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let table =
+        |name: &str| std::fs::read_to_string(root.join(name)).unwrap().parse::<toml::Table>().unwrap();
+    let (lock, deny) = (table("Cargo.lock"), table("deny.toml"));
+    let banned: Vec<&str> =
+        deny["bans"]["deny"].as_array().unwrap().iter().map(|ban| ban["crate"].as_str().unwrap()).collect();
+    assert!(!banned.is_empty());
+    for package in lock["package"].as_array().unwrap() {
+        let name = package["name"].as_str().unwrap();
+        assert!(!banned.contains(&name), "{name} is banned by deny.toml");
+        if let Some(source) = package.get("source").and_then(toml::Value::as_str) {
+            assert!(source.starts_with("registry+"), "{name} comes from {source}");
+            assert!(package.get("checksum").is_some(), "{name} has no checksum");
+        }
+    }
+}
+
+#[test]
+fn an_expression_is_judged_by_what_it_lets_one_choose() {
+    let allowed = BTreeSet::from(["MIT", "ISC", "Apache-2.0 WITH LLVM-exception"].map(str::to_owned));
+    for good in
+        ["MIT", "GPL-3.0 OR MIT", "ISC AND (GPL-3.0 OR MIT)", "Apache-2.0 WITH LLVM-exception OR GPL-3.0"]
+    {
+        assert!(is_allowed(good, &allowed), "{good}");
+    }
+    for bad in ["GPL-3.0", "MIT AND GPL-3.0", "(MIT OR ISC) AND GPL-3.0", "Apache-2.0", "mit"] {
+        assert!(!is_allowed(bad, &allowed), "{bad}");
+    }
+}
