@@ -62,6 +62,9 @@ mod streams;
 mod submit;
 pub(crate) mod wire;
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use self::submit::judge_body;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -165,6 +165,15 @@ fn check_all(
     complete(tree, readable, reader)
 }
 
+/// What is wrong with a text, if it were the file.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn check_text(text: &str, environment: &Environment) -> Checked {
+    let mut reader = Reader::new(None, environment);
+    let tree = reader.text(text);
+    let readable = tree.is_some();
+    complete(tree.unwrap_or_else(|| Tree::new(Origin::Default)), readable, reader)
+}
+
 fn file(path: &Path, must: bool, reader: &mut Reader<'_>) -> Option<Tree> {
     match std::fs::read_to_string(path) {
         Ok(text) => reader.text(&text),

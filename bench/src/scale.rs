@@ -24,6 +24,7 @@ use ingest_queue::fsck;
 use ingest_queue::map;
 use ingest_queue::states::JobState;
 use ingest_store::Session;
+use ingest_store::recipes::look;
 use tempfile::TempDir;
 
 use self::batch::Expanding;
@@ -156,10 +157,11 @@ impl Scale {
 
     /// Every row has one job, which waits.
     async fn all_wait(&self, session: &Session, rows: u64) -> Result<()> {
-        session.sync().await?;
         // Beside the jobs there is the directory of the queues.
         for (dir, beside) in [(map::JOBS.to_owned(), 1), (map::queue(JobState::Pending), 0)] {
-            let stat = session.exists(dir.as_str()).await?.with_context(|| format!("{dir} is missing"))?;
+            let stat = look(session, || session.exists(dir.as_str()))
+                .await?
+                .with_context(|| format!("{dir} is missing"))?;
             let there = u64::try_from(stat.num_children)? - beside;
             ensure!(there == rows, "{dir} has {there} of {rows} jobs");
         }
@@ -227,7 +229,8 @@ impl Scale {
         let tree = self.open("many").await?;
         let daemon = home.start(&self.program, WORKING).await?;
         let completed = async || {
-            let stat = tree.session.exists(map::queue(JobState::Completed)).await?;
+            let session = &tree.session;
+            let stat = look(session, || session.exists(map::queue(JobState::Completed))).await?;
             anyhow::Ok(stat.map_or(0, |stat| stat.next_sequence()))
         };
         let_pass(self.context.span.warm_up).await;

@@ -25,7 +25,7 @@ use super::guard::is_json;
 use super::problem::{Answer, Kind, Refusal};
 use super::read;
 use super::wire::{FieldProblem, Problem, ProfileLine, ProfileList, Submission, SubmissionForm, Submitted};
-use judge::Judged;
+use judge::{Judged, Rules};
 use upload::Upload;
 
 pub(crate) use upload::{look_through, payload_of};
@@ -58,7 +58,13 @@ pub(crate) async fn submit(
     // It may have taken hours: the session may be another one.
     let life = app.life().await?;
     let services = life.services();
-    let mut judged = judge::all(&mut given, &caller, &services, &app);
+    let mut judged = {
+        let profiles = services.profiles.read().clone();
+        let files = !services.settings.fetch.file_roots.is_empty();
+        let rules =
+            Rules { profiles: &profiles, fetcher: &services.fetcher, files, public: app.urls.public() };
+        judge::all(&mut given, &caller, &rules)
+    };
     let hosts = std::mem::take(&mut judged.hosts);
     judged.problems.extend(judge::names(hosts, &services.fetcher).await);
     if let Some(upload) = &given.upload
@@ -76,11 +82,7 @@ pub(crate) async fn submit(
 
 async fn read_it(app: &App, request: Request) -> Answer<Given> {
     if is_json(request.headers()) {
-        let bytes = read::whole(app, request).await?;
-        return match read::parse::<Value>(&bytes)? {
-            Value::Object(fields) => Ok(Given { fields, ..Given::default() }),
-            _ => Err(Refusal::field("", "a submission is a JSON object")),
-        };
+        return from_json(&read::whole(app, request).await?);
     }
     let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let kind = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -92,6 +94,46 @@ async fn read_it(app: &App, request: Request) -> Answer<Given> {
             "a submission is application/json, multipart/form-data or application/x-www-form-urlencoded",
         )),
     }
+}
+
+fn from_json(bytes: &[u8]) -> Answer<Given> {
+    match read::parse::<Value>(bytes)? {
+        Value::Object(fields) => Ok(Given { fields, ..Given::default() }),
+        _ => Err(Refusal::field("", "a submission is a JSON object")),
+    }
+}
+
+/// What is found of a body, a form or JSON, and what is wrong with it; `None` if it is neither. For the fuzzer.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn judge_body(
+    body: &[u8],
+    form: bool,
+) -> Option<(ingest_queue::nodes::Submission, Vec<FieldProblem>)> {
+    use std::sync::OnceLock;
+
+    use ingest_steps::fetch::Fetcher;
+    use ingest_steps::profile::Profiles;
+    use url::Url;
+
+    const PROFILE: &str =
+        "name = 'fuzzed_content'\ncollection = 'fuzzed'\ntitle = 'Anything'\nowner = 'ark:/99999/fk4fuzz'\n";
+    static BY: OnceLock<Option<(Profiles, Fetcher, Url)>> = OnceLock::new();
+    let by = BY.get_or_init(|| {
+        let profiles = Profiles::of_texts([("fuzzed_content", 1, PROFILE)]);
+        let fetcher = Fetcher::new(ingest_steps::fetch::Rules::default()).ok()?;
+        Some((profiles, fetcher, Url::parse("http://127.0.0.1:8086").ok()?))
+    });
+    let (profiles, fetcher, public) = by.as_ref()?;
+    let rules = Rules { profiles, fetcher, files: false, public };
+    let given = if form { form::fields_of(body) } else { from_json(body) };
+    let caller = Caller {
+        name: "anybody".into(),
+        role: super::wire::Role::Admin,
+        from: std::net::Ipv4Addr::LOCALHOST.into(),
+        by_token: false,
+    };
+    let judged = judge::all(&mut given.ok()?, &caller, &rules);
+    Some((judged.submission, judged.problems))
 }
 
 async fn create(app: &App, queue: &Queue, caller: &Caller, given: Given, judged: Judged) -> Answer<Response> {

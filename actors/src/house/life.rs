@@ -77,7 +77,7 @@ impl ingest_queue::list::Names for Life {
     }
 
     fn kept(&self) -> Option<&ingest_queue::list::Kept> {
-        self.queue.kept()
+        ingest_queue::list::Names::kept(&self.queue)
     }
 
     fn waiting(

@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use ingest_queue::ids::Bid;
 use ingest_queue::map::BatchNode;
 use ingest_queue::nodes::{Expansion, Node as _};
+use ingest_store::recipes::look;
 use ingest_store::{Kind, Session};
 use serde_json::Value;
 use tokio::time::timeout;
@@ -70,7 +71,8 @@ pub(super) async fn expand(
 }
 
 async fn cursor(session: &Session, bid: Bid) -> Result<Option<Expansion>> {
-    match session.get(BatchNode::Expansion.of(bid)).await {
+    // A server that is busy with very many nodes may lose a connection.
+    match look(session, || session.get(BatchNode::Expansion.of(bid))).await {
         Ok((data, _)) => Ok(Some(Expansion::read(&data)?)),
         Err(error) if error.kind() == Kind::NoNode => Ok(None),
         Err(error) => Err(error.into()),
@@ -80,7 +82,7 @@ async fn cursor(session: &Session, bid: Bid) -> Result<Option<Expansion>> {
 /// Waits until so many rows have jobs, and says how many have.
 async fn reach(session: &Session, bid: Bid, rows: u64) -> Result<u64> {
     loop {
-        let (_, changed) = session.watch_exists(BatchNode::Expansion.of(bid)).await?;
+        let (_, changed) = look(session, || session.watch_exists(BatchNode::Expansion.of(bid))).await?;
         let at = cursor(session, bid).await?.map_or(0, |expansion| expansion.next);
         if at >= rows {
             return Ok(at);

@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use ingest_store::recipes::settle;
 use ingest_store::{Mode, Session};
 
 use super::asking::{client, get};
@@ -71,7 +72,8 @@ pub(super) async fn measure(context: &Context, trees: &Trees, address: &str, row
 /// Both kinds side by side, each one request after another.
 async fn both(session: &Session, address: &str, span: Duration) -> Result<(Times, Times)> {
     let client = client()?;
-    let write = async || session.set(PLACE, "x", None).await.map(drop).map_err(Into::into);
+    let write =
+        async || settle(session, || session.set(PLACE, "x", None)).await.answer.map(drop).map_err(Into::into);
     let show = async || get(&client, address, ONE).await.map(drop);
     tokio::try_join!(times(span, write), times(span, show))
 }

@@ -16,9 +16,13 @@ const MOST_FIELDS: usize = 200;
 const LONGEST: usize = 1 << 20;
 
 pub(super) async fn urlencoded(app: &App, request: Request) -> Answer<Given> {
-    let bytes = read::whole(app, request).await?;
+    fields_of(&read::whole(app, request).await?)
+}
+
+/// The fields of a form that is one text.
+pub(super) fn fields_of(bytes: &[u8]) -> Answer<Given> {
     let mut given = Given::default();
-    for (name, value) in url::form_urlencoded::parse(&bytes) {
+    for (name, value) in url::form_urlencoded::parse(bytes) {
         put(&mut given.fields, &mut given.problems, &name, &value);
         if given.fields.len() > MOST_FIELDS {
             return Err(Refusal::field("", format!("a form has at most {MOST_FIELDS} fields")));

@@ -16,9 +16,10 @@ use std::collections::BTreeMap;
 
 use ingest_queue::nodes::{self, Other};
 use ingest_steps::digest::Digest;
-use ingest_steps::profile::Profile;
-use ingest_steps::services::Services;
+use ingest_steps::fetch::Fetcher;
+use ingest_steps::profile::{Profile, Profiles};
 use serde_json::Value;
+use url::Url;
 
 use self::description::described;
 use self::fields::Fields;
@@ -26,7 +27,6 @@ pub(super) use self::payload::names;
 use self::payload::{announced, payload};
 use self::ways::ways;
 use super::Given;
-use crate::api::app::App;
 use crate::api::caller::Caller;
 use crate::api::wire::FieldProblem;
 
@@ -60,32 +60,43 @@ impl Judged {
     }
 }
 
+/// What a submission is judged by.
+#[derive(Debug)]
+pub(super) struct Rules<'a> {
+    pub profiles: &'a Profiles,
+    pub fetcher: &'a Fetcher,
+    /// Whether `file:` URLs are fetched.
+    pub files: bool,
+    /// Where this node is: what it serves itself may be fetched.
+    pub public: &'a Url,
+}
+
 /// Judges all that was given.
-pub(super) fn all(given: &mut Given, caller: &Caller, services: &Services, app: &App) -> Judged {
+pub(super) fn all(given: &mut Given, caller: &Caller, rules: &Rules<'_>) -> Judged {
     let mut judged = Judged { problems: std::mem::take(&mut given.problems), ..Judged::default() };
     let mut fields = Fields::of(std::mem::take(&mut given.fields), &mut judged);
-    let profile = profile(&mut fields, services, &mut judged);
+    let profile = profile(&mut fields, rules.profiles, &mut judged);
     submitter(&mut fields, caller, &mut judged);
-    payload(&mut fields, given.upload.is_some(), profile.as_ref(), services, app, &mut judged);
+    payload(&mut fields, given.upload.is_some(), profile.as_ref(), rules, &mut judged);
     announced(&mut fields, given.upload.as_ref().map(|upload| upload.size), profile.as_ref(), &mut judged);
     described(&mut fields, &mut judged);
     ways(&mut fields, caller, &mut judged);
     judged
 }
 
-fn profile(fields: &mut Fields, services: &Services, judged: &mut Judged) -> Option<Profile> {
+fn profile(fields: &mut Fields, profiles: &Profiles, judged: &mut Judged) -> Option<Profile> {
     let Some(name) = fields.text("profile", judged) else {
         judged.wrong("profile", "it is missing");
         return None;
     };
-    match services.profile(&name) {
+    match profiles.get(&name) {
         Ok(profile) => {
             judged.submission.profile_name.clone_from(&profile.name);
             judged.submission.collection = Some(profile.collection.clone());
-            Some(profile)
+            Some(profile.clone())
         }
-        Err(failure) => {
-            judged.wrong("profile", failure.to_string());
+        Err(why) => {
+            judged.wrong("profile", why);
             None
         }
     }

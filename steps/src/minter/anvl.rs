@@ -5,6 +5,8 @@
 
 use percent_encoding::{AsciiSet, percent_decode_str, utf8_percent_encode};
 
+use crate::ark::Ark;
+
 const IN_VALUES: &AsciiSet = &AsciiSet::EMPTY.add(b'%').add(b'\r').add(b'\n');
 const IN_NAMES: &AsciiSet = &IN_VALUES.add(b':');
 
@@ -19,6 +21,12 @@ pub fn read_line(line: &str) -> Option<(String, String)> {
     let (name, value) = line.split_once(':')?;
     let plain = |text: &str| percent_decode_str(text.trim()).decode_utf8().ok().map(String::from);
     Some((plain(name)?, plain(value)?))
+}
+
+/// The ARK of `success: ark:/13030/c7x`, or of `success: doi:10.5072/C7X | ark:/b5072/c7x`.
+pub fn ark_in(said: &str) -> Option<Ark> {
+    let (name, value) = read_line(said.lines().next()?)?;
+    (name == "success").then(|| value.split('|').find_map(|part| part.trim().parse().ok()))?
 }
 
 fn value_of(value: &str) -> String {

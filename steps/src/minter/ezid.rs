@@ -200,7 +200,7 @@ impl EzidMinter {
             }
         };
         let unusable = |why: String| (Failure::fail(format!("minting at {place}: {why}")), Made::Perhaps);
-        let ark = ark_in(&said)
+        let ark = anvl::ark_in(&said)
             .ok_or_else(|| unusable(format!("no ARK in the answer `{}`; {}", shown(&said), orphaned())))?;
         if !ark.is_on(&self.config.shoulder) {
             return Err(unusable(format!("the service gave {ark}, which is not on this shoulder")));
@@ -212,7 +212,7 @@ impl EzidMinter {
         let place = self.place(&format!("id/{ark}?update_if_exists=yes"));
         let body = body(request, "public");
         match self.send_patiently(&Method::PUT, &place, &body, true).await? {
-            Sent::Done(said) if ark_in(&said).as_ref() == Some(ark) => Ok(()),
+            Sent::Done(said) if anvl::ark_in(&said).as_ref() == Some(ark) => Ok(()),
             Sent::Done(said) => {
                 Err(Failure::fail(format!("publishing {ark}: the service did `{}` instead", shown(&said))))
             }
@@ -308,12 +308,6 @@ fn body(request: &MintRequest, status: &str) -> String {
         elements.push(("_target", target));
     }
     anvl::write(elements)
-}
-
-/// The ARK of `success: ark:/13030/c7x`, or of `success: doi:10.5072/C7X | ark:/b5072/c7x`.
-fn ark_in(said: &str) -> Option<Ark> {
-    let (name, value) = anvl::read_line(said.lines().next()?)?;
-    (name == "success").then(|| value.split('|').find_map(|part| part.trim().parse().ok()))?
 }
 
 /// `Retry-After` in seconds; a date is taken as none.

@@ -13,13 +13,11 @@ use ingest_steps::fetch::{Fetcher, redacted};
 use ingest_steps::manifest::{fault_of_name, inline};
 use ingest_steps::payload::PayloadKind;
 use ingest_steps::profile::Profile;
-use ingest_steps::services::Services;
 use serde_json::Value;
 use url::Url;
 
 use super::fields::Fields;
-use super::{Judged, put};
-use crate::api::app::App;
+use super::{Judged, Rules, put};
 use crate::api::wire::FieldProblem;
 
 /// Where the payload is: in an upload, behind a URL, or behind those of a manifest.
@@ -27,8 +25,7 @@ pub(super) fn payload(
     fields: &mut Fields,
     upload: bool,
     profile: Option<&Profile>,
-    services: &Services,
-    app: &App,
+    rules: &Rules<'_>,
     judged: &mut Judged,
 ) {
     let url = fields.text("payload_url", judged);
@@ -42,7 +39,7 @@ pub(super) fn payload(
         }
     }
     if let Some(text) = url {
-        match address(&text, profile, services, app) {
+        match address(&text, profile, rules) {
             Ok(name) => {
                 judged.resolve(name, "payload_url");
                 judged.submission.payload_url = Some(text);
@@ -60,7 +57,7 @@ pub(super) fn payload(
         Ok(rows) => {
             for (at, row) in rows.iter().enumerate() {
                 let field = format!("manifest[{at}]");
-                match address(&row.url, profile, services, app) {
+                match address(&row.url, profile, rules) {
                     Ok(name) => judged.resolve(name, &field),
                     Err(why) => judged.wrong(&field, why),
                 }
@@ -77,22 +74,17 @@ pub(super) fn payload(
 
 /// Whether something may be fetched from there, as far as that can be told without asking; with the name that has to
 /// be resolved to tell more.
-fn address(
-    text: &str,
-    profile: Option<&Profile>,
-    services: &Services,
-    app: &App,
-) -> Result<Option<String>, String> {
+fn address(text: &str, profile: Option<&Profile>, rules: &Rules<'_>) -> Result<Option<String>, String> {
     let url = Url::parse(text).map_err(|error| format!("it is no URL: {error}"))?;
     match url.scheme() {
-        "file" if services.settings.fetch.file_roots.is_empty() => {
+        "file" if !rules.files => {
             return Err("file: URLs are not fetched here (`fetch.file_roots`)".to_owned());
         }
         "file" => return Ok(None),
         "http" | "https" => {}
         scheme => return Err(format!("`{scheme}` is not fetched; only http, https and file are")),
     }
-    if url.origin() == app.urls.public().origin() {
+    if url.origin() == rules.public.origin() {
         return Ok(None);
     }
     if let (Some(host), Some(profile)) = (url.host_str(), profile)
@@ -101,7 +93,7 @@ fn address(
         let (shown, name) = (redacted(&url), &profile.name);
         return Err(format!("{shown}: the profile {name} allows no payloads from {host} (`allowed_hosts`)"));
     }
-    services.fetcher.judge(&url).map_err(|forbidden| format!("{}: {forbidden}", redacted(&url)))?;
+    rules.fetcher.judge(&url).map_err(|forbidden| format!("{}: {forbidden}", redacted(&url)))?;
     Ok(url.domain().map(str::to_owned))
 }
 
