@@ -18,14 +18,22 @@ mod manifest;
 mod submission;
 mod znode;
 
-/// What the fuzzer tries, by name.
-pub const TARGETS: &[(&str, fn(&[u8]))] = &[
-    ("manifest", manifest::run),
-    ("znode", znode::run),
-    ("config", config::run),
-    ("archive_names", archive_names::run),
-    ("anvl", anvl::run),
-    ("submission", submission::run),
+/// Something that takes any bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Target {
+    pub name: &'static str,
+    /// Panics if a promise is broken.
+    pub run: fn(&[u8]),
+}
+
+/// What the fuzzer tries.
+pub const TARGETS: &[Target] = &[
+    Target { name: "manifest", run: manifest::run },
+    Target { name: "znode", run: znode::run },
+    Target { name: "config", run: config::run },
+    Target { name: "archive_names", run: archive_names::run },
+    Target { name: "anvl", run: anvl::run },
+    Target { name: "submission", run: submission::run },
 ];
 
 /// Runs one of them.
@@ -33,9 +41,9 @@ pub const TARGETS: &[(&str, fn(&[u8]))] = &[
 /// # Panics
 /// If a promise is broken, or there is no such target.
 pub fn run(name: &str, data: &[u8]) {
-    let found = TARGETS.iter().find(|(target, _)| *target == name);
-    let (_, target) = found.unwrap_or_else(|| panic!("there is no target {name}"));
-    target(data);
+    let found = TARGETS.iter().find(|target| target.name == name);
+    let target = found.unwrap_or_else(|| panic!("there is no target {name}"));
+    (target.run)(data);
 }
 
 #[cfg(test)]
@@ -49,14 +57,14 @@ mod tests {
 
     #[test]
     fn all_that_was_kept_passes() {
-        for (name, target) in TARGETS {
+        for Target { name, run } in TARGETS {
             let corpus = corpus(name);
             assert!(corpus.len() >= 5, "{name} has {}", corpus.len());
             for data in corpus {
                 eprintln!("{name}: {:?}", String::from_utf8_lossy(&data));
-                target(&data);
+                run(&data);
                 // Cut off anywhere, it is still only data.
-                target(&data[..data.len() / 2]);
+                run(&data[..data.len() / 2]);
             }
         }
     }
@@ -73,12 +81,12 @@ mod tests {
             std::env::var("INGESTD_SEED").map_or_else(|_| rand::random(), |text| text.parse().unwrap());
         eprintln!("INGESTD_SEED={seed}");
         let mut dice = StdRng::seed_from_u64(seed);
-        for (name, target) in TARGETS {
+        for Target { name, run } in TARGETS {
             let corpus = corpus(name);
             for _ in 0..inputs {
                 let data = changed(&corpus, &mut dice);
                 let input = data.clone();
-                let ran = std::panic::catch_unwind(|| target(&input));
+                let ran = std::panic::catch_unwind(|| run(&input));
                 assert!(ran.is_ok(), "{name}, INGESTD_SEED={seed}: {:?}", String::from_utf8_lossy(&data));
             }
         }
@@ -128,7 +136,7 @@ mod tests {
     fn each_has_a_target_of_the_fuzzer() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz");
         let manifest = std::fs::read_to_string(root.join("Cargo.toml")).unwrap();
-        for (name, _) in TARGETS {
+        for Target { name, .. } in TARGETS {
             assert!(
                 manifest.contains(&format!("name = \"{name}\"")),
                 "{name} is not in tests/fuzz/Cargo.toml"

@@ -2,7 +2,7 @@
 //!
 //! After a change of a table: `INGESTD_WRITE_DOCS=1 cargo test --test docs`.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail by panicking")]
 
 #[path = "docs/licences.rs"]
 mod licences;

@@ -3,7 +3,7 @@
 //! The page is written from the lock file, as `cargo metadata` tells of it, and from the crates' own files. What `deny.toml` does
 //! not allow fails here, whether `cargo deny` is installed or not.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -80,41 +80,46 @@ fn allowed() -> BTreeSet<String> {
 /// Whether an SPDX expression can be satisfied: `AND` needs both sides, `OR` one, `WITH` belongs to what is before it.
 fn is_allowed(expression: &str, allowed: &BTreeSet<String>) -> bool {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace(" WITH ", "+WITH+");
-    let words: Vec<String> = spaced.split_whitespace().map(|word| word.replace("+WITH+", " WITH ")).collect();
-    let mut words = words.iter().map(String::as_str).peekable();
+    let mut words: Words = spaced.split_whitespace().map(|word| word.replace("+WITH+", " WITH ")).collect();
     let answer = any(&mut words, allowed);
-    assert_eq!(words.next(), None, "{expression} is not understood");
+    assert_eq!(words.pop_front(), None, "{expression} is not understood");
     answer
 }
 
-type Words<'a> = std::iter::Peekable<std::iter::Map<std::slice::Iter<'a, String>, fn(&'a String) -> &'a str>>;
+type Words = VecDeque<String>;
 
-fn any(words: &mut Words<'_>, allowed: &BTreeSet<String>) -> bool {
+fn is_next(words: &mut Words, word: &str) -> bool {
+    let is = words.front().is_some_and(|next| next == word);
+    if is {
+        words.pop_front();
+    }
+    is
+}
+
+fn any(words: &mut Words, allowed: &BTreeSet<String>) -> bool {
     let mut answer = all(words, allowed);
-    while words.next_if_eq(&"OR").is_some() {
+    while is_next(words, "OR") {
         answer |= all(words, allowed);
     }
     answer
 }
 
-fn all(words: &mut Words<'_>, allowed: &BTreeSet<String>) -> bool {
+fn all(words: &mut Words, allowed: &BTreeSet<String>) -> bool {
     let mut answer = one(words, allowed);
-    while words.next_if_eq(&"AND").is_some() {
+    while is_next(words, "AND") {
         answer &= one(words, allowed);
     }
     answer
 }
 
-fn one(words: &mut Words<'_>, allowed: &BTreeSet<String>) -> bool {
-    match words.next() {
-        Some("(") => {
-            let answer = any(words, allowed);
-            assert_eq!(words.next(), Some(")"));
-            answer
-        }
-        Some(licence) => allowed.contains(licence),
-        None => panic!("a licence is missing"),
+fn one(words: &mut Words, allowed: &BTreeSet<String>) -> bool {
+    if is_next(words, "(") {
+        let answer = any(words, allowed);
+        assert!(is_next(words, ")"), "a parenthesis is missing");
+        return answer;
     }
+    let licence = words.pop_front().expect("a licence is missing");
+    allowed.contains(&licence)
 }
 
 /// A text that several crates carry, who says that it is theirs, and who carries it.
@@ -175,9 +180,9 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().to_uppercase();
-        let is_one = FILES.iter().any(|begin| name.starts_with(begin))
-            && !name.ends_with(".RS")
-            && !name.ends_with(".TOML");
+        let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
+        let is_code = ending.is_some_and(|ending| matches!(ending.as_str(), "rs" | "toml"));
+        let is_one = !is_code && FILES.iter().any(|begin| name.starts_with(begin));
         if is_one && path.is_dir() {
             found.extend(files_within(&path));
         } else if is_one {

@@ -80,10 +80,7 @@ impl ingest_queue::list::Names for Life {
         ingest_queue::list::Names::kept(&self.queue)
     }
 
-    fn waiting(
-        &self,
-        state: ingest_queue::states::JobState,
-    ) -> Option<Vec<ingest_queue::ids::Jid>> {
+    fn waiting(&self, state: ingest_queue::states::JobState) -> Option<Vec<ingest_queue::ids::Jid>> {
         self.finder.load().as_ref()?.all(state)
     }
 }
