@@ -71,14 +71,15 @@ mod tests {
 
     /// Inputs that are made of each corpus; `INGESTD_FUZZ_INPUTS` says how many.
     const INPUTS: usize = 300;
+    /// What is found is found by those who look for it, and not by chance by somebody who has changed something else.
+    const SEED: u64 = 7;
     /// The most bytes of one.
     const LONGEST: usize = 8_192;
 
     #[test]
     fn what_is_made_of_them_by_chance_passes() {
         let inputs = std::env::var("INGESTD_FUZZ_INPUTS").map_or(INPUTS, |text| text.parse().unwrap());
-        let seed: u64 =
-            std::env::var("INGESTD_SEED").map_or_else(|_| rand::random(), |text| text.parse().unwrap());
+        let seed: u64 = std::env::var("INGESTD_SEED").map_or(SEED, |text| text.parse().unwrap());
         eprintln!("INGESTD_SEED={seed}");
         let mut dice = StdRng::seed_from_u64(seed);
         for Target { name, run } in TARGETS {

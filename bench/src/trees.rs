@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 use ingest_harness::{Server, ServerConfig};
@@ -20,6 +21,8 @@ pub(crate) const ENGINES: [&str; 2] = [ZOOKEEPER, EMBEDDED];
 /// The most memory of the server: all trees of a run, a million nodes each, stay until its end.
 const HEAP: &str = "4g";
 const LARGE_HEAP: &str = "12g";
+/// The longest session that the server grants.
+const LONGEST: Duration = Duration::from_mins(1);
 
 /// A running server with room for trees.
 #[derive(Debug)]
@@ -58,7 +61,9 @@ impl Trees {
         if engine == EMBEDDED {
             return embedded_at(&self.dir.path().join(name)).await;
         }
-        let zookeeper = Zookeeper::new(ZookeeperConfig::new(self.address(name)))?;
+        // A server that takes in very many nodes on a busy machine may pause for longer than sessions usually last.
+        let config = ZookeeperConfig { session_timeout: LONGEST, ..ZookeeperConfig::new(self.address(name)) };
+        let zookeeper = Zookeeper::new(config)?;
         let session = Store::new(Arc::new(zookeeper), Limits::default()).session().await?;
         Ok(Opened { session, embedded: None })
     }
