@@ -14,6 +14,8 @@
 //!
 //! A library only so that the fuzzer can reach it: the program is [`main`] and nothing else.
 
+#![allow(rustdoc::private_intra_doc_links, reason = "those who read this work on it")]
+
 mod api;
 mod changes;
 mod cli;
