@@ -178,7 +178,10 @@ async fn a_job_that_nobody_survives_is_told_to_whoever_listens() {
     // Takes a request and never answers: the step stalls, and again.
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/never", silent.local_addr().unwrap());
-    let bid = node.submit_url(&url).await;
+    // With its size, which would be asked for otherwise.
+    let body =
+        json!({"profile": "test_content", "submitter": "ann", "payload_url": url, "type": "file", "size": 5});
+    let bid = node.post("/api/v1/batches", body).await.is(201).json["bid"].as_str().unwrap().to_owned();
     let alert = stream.until("alert", |_| true).await;
     let jid = node.job_is(&bid, "failed").await;
     assert_eq!(alert.data["jid"], jid);
