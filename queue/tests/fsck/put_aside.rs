@@ -1,16 +1,21 @@
 //! What nobody here can read or knows: kept, put aside, or left for a person.
 
+use std::time::Duration;
+
 use ingest_queue::dialect::Dialect;
 use ingest_queue::fsck::Outcome;
 use ingest_queue::ids::Jid;
+use ingest_queue::index::Settings;
+use ingest_queue::index::finder::Finder;
 use ingest_queue::map::{self, BatchNode, JobNode, QueueRef};
 use ingest_queue::nodes::{BatchStatus, Node, Quarantined};
 use ingest_queue::states::{BatchList, BatchState, JobState};
 use ingest_store::{Mode, Session};
+use tokio::time::Instant;
 
 use crate::planted::{PRIORITY, plant, status};
 use crate::snapshot::Snapshot;
-use crate::tree::{Tree, on_both_engines};
+use crate::tree::{Tree, on_both_engines, within};
 use crate::{BOTH, found, repair, repair_all};
 
 on_both_engines!(
@@ -23,6 +28,7 @@ on_both_engines!(
     unknown_nodes_are_reported_and_survive,
     a_malformed_ref_is_put_aside_only_if_it_is_an_empty_leaf,
     a_priority_out_of_range_is_brought_into_it,
+    whoever_has_put_a_job_aside_hears_of_its_repair,
 );
 
 const DESIGN: Dialect = Dialect::Design;
@@ -219,4 +225,17 @@ async fn a_priority_out_of_range_is_brought_into_it(tree: &Tree) {
         let own = format!("/jobs/states/pending/99-{jid}");
         assert!(session.exists(own).await.unwrap().is_some());
     }
+}
+
+async fn whoever_has_put_a_job_aside_hears_of_its_repair(tree: &Tree) {
+    let session = tree.session().await;
+    let planted = plant(&session, DESIGN).await;
+    let jid = planted.jid(JobState::Downloading);
+    let finder = Finder::start(&session, Settings::default()).await.unwrap();
+    assert_eq!(within(finder.next(JobState::Downloading)).await.unwrap().entry.jid, jid);
+    // Its ref is right, and stays where it is; a node that could not read it would look again much later.
+    session.set(JobNode::Priority.of(jid), "garbage", None).await.unwrap();
+    finder.delay(jid, Instant::now() + Duration::from_hours(1));
+    repair_all(&session, DESIGN).await;
+    assert_eq!(within(finder.next(JobState::Downloading)).await.unwrap().entry.jid, jid);
 }

@@ -192,6 +192,9 @@ impl Work<'_> {
             if needed && !view.queue.contains(&own) {
                 self.ops.push(Op::create(own.path(), ""));
                 self.done.push(format!("put into the queue {} {}", own.state, own.priority));
+            } else if needed && state.is_taken_from() {
+                // Whoever has put it aside because it could not be read hears of it, and takes it.
+                self.ops.extend([Op::delete(own.path(), None), Op::create(own.path(), "")]);
             }
         }
         let Some(home) = view.live_home() else {
