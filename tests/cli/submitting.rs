@@ -149,6 +149,8 @@ async fn everything_that_is_wrong_is_told_at_once() {
         "http://example.org/x",
         "--profile",
         "tset_content",
+        "--submitter",
+        "",
         "--digest-type",
         "md5",
         "--digest-value",
