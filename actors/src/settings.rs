@@ -159,6 +159,9 @@ pub struct Queue {
     /// How long each node leaves a job to those that come before it.
     #[serde(with = "humantime_serde")]
     pub rank_delay: Duration,
+    /// How far behind the first of its priority, in job numbers, a job may be that this node comes first for, to be taken
+    /// before it; and how often in a row the first may be passed over for that. 0: strictly in order.
+    pub rank_window: u32,
     /// How long a ref that disagrees with its job's status is left alone before it is looked at again.
     #[serde(with = "humantime_serde")]
     pub doubt: Duration,
@@ -172,17 +175,18 @@ pub struct Queue {
 
 impl Default for Queue {
     fn default() -> Self {
-        let index::Settings { ageing, rank_delay, doubt } = index::Settings::default();
+        let index::Settings { ageing, rank_delay, rank_window, doubt } = index::Settings::default();
         let Together { in_flight, units } = Together::default();
         let dialect = Dialect::default();
         let (commits, together, classes) = (in_flight, units, classes::defaults());
-        Self { dialect, max_timeouts: 10, ageing, rank_delay, doubt, commits, together, classes }
+        Self { dialect, max_timeouts: 10, ageing, rank_delay, rank_window, doubt, commits, together, classes }
     }
 }
 
 impl Queue {
     pub fn index(&self) -> index::Settings {
-        index::Settings { ageing: self.ageing, rank_delay: self.rank_delay, doubt: self.doubt }
+        let Self { ageing, rank_delay, rank_window, doubt, .. } = *self;
+        index::Settings { ageing, rank_delay, rank_window, doubt }
     }
 
     pub fn committing(&self) -> Together {

@@ -5,7 +5,9 @@
 //!
 //! **What it promises.** The next job costs the same whether ten or a million wait. The order is:
 //! effective priority (lifted by waiting), then process date, then id. A job that is taken here is not
-//! offered again here, by whatever ref, until its task has ended and said so. A job that cannot run
+//! offered again here, by whatever ref, until its task has ended and said so. Where several nodes take from one
+//! queue, each prefers among the first of a priority those that it comes first for, so that they do not all try the
+//! same ones; nobody is passed over for that more often than the window is wide. A job that cannot run
 //! now (locked elsewhere, at a limit, not due, doubtful) stands aside and blocks no other.
 //!
 //! **When things break.** What is here is a hint: the tree decides when the job is acquired. Refs that
@@ -43,6 +45,9 @@ pub struct Settings {
     /// How long each rank leaves a job to the one before.
     #[serde(with = "humantime_serde")]
     pub rank_delay: Duration,
+    /// How far behind the first of its priority, in job numbers, one may be that this node comes first for, to be taken
+    /// before it; and how often in a row the first may be passed over for that. 0: never.
+    pub rank_window: u32,
     /// How long a ref that disagrees with its job's status is left alone before it is looked at again.
     #[serde(with = "humantime_serde")]
     pub doubt: Duration,
@@ -50,7 +55,8 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { ageing: None, rank_delay: Duration::from_millis(200), doubt: Duration::from_secs(2) }
+        let (rank_delay, doubt) = (Duration::from_millis(200), Duration::from_secs(2));
+        Self { ageing: None, rank_delay, rank_window: 256, doubt }
     }
 }
 

@@ -38,8 +38,11 @@ fn read_back(rows: &[Row], data: &[u8]) {
     for row in rows {
         match writer.row(row) {
             Ok(()) => written.push(row.clone()),
-            // A line may become too long by what has to be escaped, and some texts have what no line can hold.
-            Err(NotWritten::Refused { .. }) => {}
+            // A line may become too long by what has to be escaped, and some texts have what no line can hold. But what was
+            // read as a URL is one.
+            Err(NotWritten::Refused { column, why, .. }) => {
+                assert!(column != Column::Url || why.contains("longer than"), "{row:?}: {why}");
+            }
             Err(error) => panic!("memory can be written: {error}"),
         }
     }

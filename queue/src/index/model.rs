@@ -3,7 +3,7 @@
 
 mod steps;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -19,6 +19,7 @@ const PRIORITIES: [i64; 5] = [5, 6, 79, 80, 99];
 const SETTINGS: Settings = Settings {
     ageing: Some(Duration::from_millis(100)),
     rank_delay: Duration::from_millis(50),
+    rank_window: 2,
     doubt: Duration::from_millis(120),
 };
 
@@ -48,6 +49,8 @@ struct Model {
     departed: HashSet<QueueRef>,
     highest: u32,
     order: u32,
+    /// Of each state: who was first when another was taken, and how often in a row.
+    passed: HashMap<JobState, (QueueRef, u32)>,
     ranks: Ranks,
 }
 
@@ -97,6 +100,23 @@ impl Model {
         };
         let heads = PRIORITIES.into_iter().filter_map(head_of);
         heads.min_by_key(|e| Self::key(e, now)).map(|e| (*e).clone())
+    }
+
+    /// Who is taken instead of the first, because this node comes first for it.
+    fn own_turn(&self, first: &Known, now: Instant) -> Option<Known> {
+        let times = self.passed.get(&first.entry.state).filter(|(entry, _)| *entry == first.entry);
+        if self.ranks.rank(first.entry.jid) == 0 || times.is_some_and(|(_, n)| *n >= SETTINGS.rank_window) {
+            return None;
+        }
+        let (state, priority) = (first.entry.state, first.entry.priority);
+        let last = first.place.0 + SETTINGS.rank_window;
+        let own = |e: &&Known| {
+            (e.entry.state, e.entry.priority) == (state, priority)
+                && e.place.0 <= last
+                && self.ranks.rank(e.entry.jid) == 0
+                && self.ready_at(e).is_some_and(|at| at <= now)
+        };
+        self.entries.iter().filter(own).min_by_key(|e| (e.place, e.entry.jid)).cloned()
     }
 
     fn advance(&mut self, now: Instant) {
@@ -159,7 +179,14 @@ impl Model {
     }
 
     fn take(&mut self, state: JobState, now: Instant) -> Option<Candidate> {
-        let entry = self.first(state, now)?;
+        let first = self.first(state, now)?;
+        let own = self.own_turn(&first, now);
+        let times =
+            self.passed.remove(&state).filter(|(entry, _)| *entry == first.entry).map_or(0, |(_, n)| n);
+        if own.is_some() {
+            self.passed.insert(state, (first.entry, times + 1));
+        }
+        let entry = own.unwrap_or(first);
         self.entries.retain(|known| known.entry != entry.entry);
         let candidate = Candidate { entry: entry.entry, rank: self.ranks.rank(entry.entry.jid) };
         self.taken.push(Taken { entry, presence: Presence::Listed });

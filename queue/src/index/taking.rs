@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use super::waiting::{Place, Why, effective};
+use super::waiting::{Head, Place, Why, effective};
 use super::{Candidate, Index, Presence, Reason, Seen, Taken, slot};
 use crate::ids::Jid;
 use crate::map::{Priority, QueueRef};
@@ -13,6 +13,7 @@ impl Index {
     pub fn take(&mut self, state: JobState, now: Instant) -> Option<Candidate> {
         self.advance(now);
         let head = self.ready(state, now)?;
+        let head = self.own_turn(state, &head);
         let entry = QueueRef::new(state, head.slot.1, head.slot.0);
         self.states.get_mut(&state)?.leave(head.slot)?;
         let taken = Taken { entry, since: head.since, presence: Presence::Listed, others: Vec::new() };
@@ -20,8 +21,8 @@ impl Index {
         Some(Candidate { entry, rank: self.ranks.rank(entry.jid) })
     }
 
-    /// Whether the pool of this ref's state would choose it before everything that is ready there now. The
-    /// ref need not be there yet, and its job may be taken.
+    /// Whether the pool of this ref's state would choose it before everything that is ready there now, whoever comes
+    /// first for it: this node has it. The ref need not be there yet, and its job may be taken.
     pub fn is_next(&mut self, entry: QueueRef, now: Instant) -> bool {
         self.advance(now);
         let Some(waiting) = self.states.get(&entry.state) else { return false };
@@ -146,6 +147,22 @@ impl Index {
             Reason::Locked(_) => None,
         };
         self.parked.keys().filter_map(other).collect()
+    }
+
+    /// One that this node comes first for, of the same priority and little further back than the first; else the first
+    /// itself. Others try that one now, and whoever is passed over often enough is passed over no more.
+    fn own_turn(&mut self, state: JobState, head: &Head) -> Head {
+        let window = self.settings.rank_window;
+        let is_own = |jid| self.ranks.rank(jid) == 0 && !self.taken.contains_key(&jid);
+        let Some(waiting) = self.states.get(&state) else { return *head };
+        // One in as many as there are nodes is found soon, however many stand in the window.
+        let own = (!is_own(head.slot.0) && waiting.passed_over(head) < window)
+            .then(|| waiting.behind(head, window).find(|behind| is_own(behind.slot.0)))
+            .flatten();
+        if let Some(waiting) = self.states.get_mut(&state) {
+            waiting.pass_over(own.is_some().then_some(head));
+        }
+        own.unwrap_or(*head)
     }
 
     /// The first of each bucket is looked at, as in line.

@@ -369,6 +369,75 @@ fn the_jobs_of_a_component_that_vanished_become_ready_here() {
     assert_eq!(index.counts(Pending).locked, 0);
 }
 
+/// An index of node `a` among `a`, `b` and `c`, in which all have waited longer than any rank makes them, and which of the
+/// entries are its own.
+fn shared(numbers: std::ops::Range<u32>, window: u32, now: Instant) -> (Index, Vec<QueueRef>) {
+    let mut index = Index::new(Settings { rank_window: window, ..Settings::default() });
+    let names: Vec<String> = ["a", "b", "c"].map(Into::into).into();
+    index.components(names.clone(), "a", now);
+    let entries: Vec<_> = numbers.map(|number| pending(5, number)).collect();
+    index.relist(&Listing::new(Pending, entries.clone()), now - 10 * MINUTE);
+    let own = |entry: &QueueRef| super::rank_of(&names, "a", entry.jid.number()) == 0;
+    (index, entries.into_iter().filter(own).collect())
+}
+
+#[test]
+fn of_a_long_queue_a_node_takes_first_what_it_comes_first_for() {
+    let now = Instant::now() + 60 * MINUTE;
+    let (mut index, own) = shared(0..100, 256, now);
+    assert!(own.len() > 20, "{own:?}");
+    let taken = take_all(&mut index, now);
+    assert_eq!(taken[..own.len()], own);
+    // And then the others, in order: none is left.
+    assert!(taken[own.len()..].is_sorted());
+    assert_eq!(taken.len(), 100);
+}
+
+#[test]
+fn without_a_window_a_queue_is_taken_strictly_in_order() {
+    let now = Instant::now() + 60 * MINUTE;
+    let (mut index, _) = shared(0..100, 0, now);
+    assert!(take_all(&mut index, now).is_sorted());
+}
+
+#[test]
+fn nobody_is_passed_over_by_one_far_behind_or_of_another_priority() {
+    let now = Instant::now() + 60 * MINUTE;
+    let (mut index, own) = shared(0..60, 10, now);
+    let later = pending(6, own[0].jid.number() + 1000);
+    index.created(later, now - 10 * MINUTE);
+    let mut left: Vec<_> = (0..60).collect();
+    while let Some(taken) = take(&mut index, now) {
+        if taken == later {
+            assert!(left.is_empty(), "{left:?}");
+            continue;
+        }
+        let first = left[0];
+        assert!(taken.jid.number() <= first + 10, "{taken:?} before {first}");
+        left.retain(|number| *number != taken.jid.number());
+    }
+    assert!(left.is_empty());
+}
+
+#[test]
+fn the_first_is_passed_over_only_so_often_however_many_own_ones_stand_behind() {
+    let start = Instant::now() + 60 * MINUTE;
+    let (mut index, own) = shared(0..400, 30, start);
+    let names: Vec<String> = ["a", "b", "c"].map(Into::into).into();
+    let number = (500..600).find(|number| super::rank_of(&names, "a", *number) > 0).unwrap();
+    let first = pending(5, number);
+    take_all(&mut index, start);
+    // They become due after the first came, and stand behind it, all in the same place but for their order.
+    for entry in &own {
+        index.put_back(entry.jid, start);
+        index.date(entry.jid, Some(start + MINUTE), start);
+    }
+    index.created(first, start);
+    let taken = take_all(&mut index, start + 2 * MINUTE);
+    assert!(taken.len() > 100, "{}", taken.len());
+    assert_eq!(taken.iter().position(|taken| *taken == first), Some(30));
+}
+
 #[test]
 fn a_job_is_next_if_nothing_that_is_ready_there_comes_before_it() {
     let now = Instant::now();

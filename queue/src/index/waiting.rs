@@ -5,6 +5,7 @@
 //! bucket that is not empty, however many stand behind it.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound::{Excluded, Unbounded};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -78,12 +79,14 @@ pub(super) struct Waiting {
     aside: BTreeMap<Slot, Aside>,
     /// The places of those that had a date, for as long as they are known.
     late: HashMap<Slot, Place>,
+    /// Who was first when another was taken, and how often in a row.
+    passed: Option<(Slot, u32)>,
 }
 
 impl Waiting {
     pub(super) fn new() -> Self {
         let buckets = (0..=Priority::LAST.number()).map(|_| BTreeMap::new()).collect();
-        Self { buckets, filled: 0, aside: BTreeMap::new(), late: HashMap::new() }
+        Self { buckets, filled: 0, aside: BTreeMap::new(), late: HashMap::new(), passed: None }
     }
 
     pub(super) fn place(&self, slot: Slot) -> Place {
@@ -195,6 +198,30 @@ impl Waiting {
                 Head { effective, place, slot, since }
             })
             .min_by_key(|head| (head.effective, head.place))
+    }
+
+    /// Those of the same priority that stand behind, from the next on, and not further than so many numbers.
+    pub(super) fn behind(&self, head: &Head, window: u32) -> impl Iterator<Item = Head> {
+        let Head { effective, place, slot: (_, priority), .. } = *head;
+        let last = place.number.saturating_add(window);
+        let line = self.buckets[usize::from(priority.number())].range((Excluded(place), Unbounded));
+        let line = line.take_while(move |(place, _)| place.number <= last);
+        line.map(move |(place, since)| Head {
+            effective,
+            place: *place,
+            slot: (place.jid, priority),
+            since: *since,
+        })
+    }
+
+    /// How often in a row another was taken while this one came first.
+    pub(super) fn passed_over(&self, head: &Head) -> u32 {
+        self.passed.filter(|(slot, _)| *slot == head.slot).map_or(0, |(_, times)| times)
+    }
+
+    /// Somebody was taken: the first, or another while this one came first.
+    pub(super) fn pass_over(&mut self, first: Option<&Head>) {
+        self.passed = first.map(|first| (first.slot, self.passed_over(first) + 1));
     }
 
     pub(super) fn in_line(&self) -> usize {

@@ -72,8 +72,13 @@ impl Queue {
             }
         }
         let job = self.job(entry.jid).await?;
-        if job.state() != entry.state {
-            let why = format!("it is {} and not {}", job.state(), entry.state);
+        // Whoever has it by another ref than the one that was handed out could never give that one back.
+        if job.entry() != entry {
+            let right = job.entry();
+            let why = format!(
+                "it is {} with priority {}, and not {} with {}",
+                right.state, right.priority, entry.state, entry.priority
+            );
             return Err(Error::changed(entry.jid, why));
         }
         self.take(job, holder).await

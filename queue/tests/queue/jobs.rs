@@ -2,6 +2,8 @@
 
 use ingest_queue::dialect::Dialect;
 use ingest_queue::error::{Error, Next};
+use ingest_queue::index::finder::Finder;
+use ingest_queue::index::{Seen, Settings};
 use ingest_queue::jobs::Write;
 use ingest_queue::map::{JobNode, Priority, QueueRef};
 use ingest_queue::nodes::{Identifiers, Inventory, Metadata, Number, Schedule, Store, Work};
@@ -21,6 +23,7 @@ on_both_engines!(
     force_takes_the_lock_away,
     a_job_that_is_locked_elsewhere_is_busy,
     a_ref_that_is_not_true_is_no_reason_to_acquire,
+    a_job_whose_priority_changes_before_it_is_acquired_is_worked_on_by_its_new_ref,
     a_job_that_cannot_be_recovered_is_not_requeued,
     a_job_is_requeued_to_where_it_stopped_or_to_a_chosen_state,
     nothing_comes_back_while_the_batch_reports,
@@ -105,6 +108,28 @@ async fn a_ref_that_is_not_true_is_no_reason_to_acquire(tree: &Tree) {
     let nobody = QueueRef::new(JobState::Notify, priority(5), ingest_queue::ids::Jid::new(4711));
     assert!(matches!(queue.acquire(nobody, WHO).await, Err(Error::NotFound(_))));
     assert_eq!(snapshot(queue.session()).await, before);
+}
+
+async fn a_job_whose_priority_changes_before_it_is_acquired_is_worked_on_by_its_new_ref(tree: &Tree) {
+    let queue = queue(tree).await;
+    let (_, jids) = batch_of(&queue, 1).await;
+    bring(&queue, jids[0], JobState::Downloading).await;
+    let finder = Finder::start(queue.session(), Settings::default()).await.unwrap();
+    let old = finder.next(JobState::Downloading).await.unwrap().entry;
+    queue.act(jids[0], &Action::SetPriority(priority(44)), "", false).await.unwrap();
+    let answer = queue.acquire(old, WHO).await;
+    assert!(matches!(&answer, Err(Error::Changed { .. })), "{answer:?}");
+    assert!(queue.locks().is_empty());
+    assert_eq!(finder.disagrees(old), Seen::Once);
+    let new = finder.next(JobState::Downloading).await.unwrap().entry;
+    assert_eq!(new, QueueRef::new(JobState::Downloading, priority(44), jids[0]));
+    let mut lease = queue.acquire(new, WHO).await.unwrap();
+    queue.succeed(&mut lease, &Change::default()).await.unwrap();
+    finder.finished(new);
+    // Nothing of the old one is left: the node that did this goes on with the job.
+    let next = finder.next(JobState::Processing).await.unwrap().entry;
+    assert_eq!(next, QueueRef::new(JobState::Processing, priority(44), jids[0]));
+    clean(queue.session(), Dialect::Design).await;
 }
 
 async fn a_job_that_cannot_be_recovered_is_not_requeued(tree: &Tree) {

@@ -114,7 +114,25 @@ fn url(text: &str) -> Result<String, String> {
     if url.is_empty() {
         return Err(format!("the row has no URL ({}); every row needs one", Column::Url));
     }
-    Ok(url.to_owned())
+    match url_fault(url) {
+        Some(why) => Err(format!("`{}`: {why}", shown(url))),
+        None => Ok(url.to_owned()),
+    }
+}
+
+/// What no URL of a row may be. They stand there as they are: nothing in them is encoded or decoded.
+pub(super) fn url_fault(url: &str) -> Option<&'static str> {
+    if url.is_empty() {
+        Some("there is no URL")
+    } else if url.starts_with(['#', '@']) {
+        Some("a URL does not begin with `#` or `@`")
+    } else if url.starts_with(is_space) || url.ends_with(is_space) {
+        Some("a URL has no space around it")
+    } else if url.contains(|char: char| char == '|' || char.is_control()) {
+        Some("a URL has no `|`, no line end and no other control character in it; percent-encode it")
+    } else {
+        None
+    }
 }
 
 fn name(text: &str, line: u64, names: Option<&mut Names>) -> Result<String, String> {

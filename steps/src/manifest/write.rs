@@ -7,10 +7,11 @@
 use std::io::{self, Write};
 
 use super::columns::{Column, Kind};
-use super::encoding::{encode_local_ids, encode_name, encode_text, is_space};
+use super::encoding::{encode_local_ids, encode_name, encode_text};
 use super::header::{FIRST, LAST};
 use super::names::{self, Clash, Names};
 use super::problems::shown;
+use super::row::url_fault;
 use super::{Limits, Row};
 
 const PREFIXES: [(&str, &str); 2] = [
@@ -109,10 +110,10 @@ impl<W: Write> Writer<W> {
 fn cell(row: &Row, column: Column) -> Result<String, String> {
     let text = |text: &Option<String>| text.as_deref().map(encode_text).unwrap_or_default();
     let cell = match column {
-        Column::Url => {
-            url(&row.url)?;
-            row.url.clone()
-        }
+        Column::Url => match url_fault(&row.url) {
+            Some(why) => return Err(format!("`{}`: {why}", shown(&row.url))),
+            None => row.url.clone(),
+        },
         Column::Algorithm => {
             row.digest.as_ref().map(|digest| digest.algorithm().to_string()).unwrap_or_default()
         }
@@ -137,20 +138,4 @@ fn cell(row: &Row, column: Column) -> Result<String, String> {
         return Err("holds a NUL character".to_owned());
     }
     Ok(cell)
-}
-
-/// URLs are read as they stand, so nothing in them can be encoded here.
-fn url(url: &str) -> Result<(), String> {
-    let why = if url.is_empty() {
-        "there is no URL"
-    } else if url.starts_with(['#', '@']) {
-        "a URL that begins with `#` or `@` would not be read as one"
-    } else if url.starts_with(is_space) || url.ends_with(is_space) {
-        "a URL has no space around it"
-    } else if url.contains(['|', '\n', '\r']) {
-        "a URL with `|` or a line end in it breaks the row; percent-encode it"
-    } else {
-        return Ok(());
-    };
-    Err(format!("`{}`: {why}", shown(url)))
 }

@@ -97,6 +97,16 @@ fn a_row_has_a_url_and_a_name() {
 }
 
 #[test]
+fn a_url_has_no_control_characters_and_begins_as_one() {
+    for url in ["http://a/b\rc", "http://a/b\tc", "http://a/b\u{1b}c", "@@http://a", "@#a"] {
+        let text = manifest(Kind::Object, &format!("{url} | | | | | name"));
+        let found = problems(&text);
+        assert_eq!(found.iter().map(|p| (p.0, p.1)).collect::<Vec<_>>(), [(4, 1)], "{url:?}");
+        assert!(found[0].2.contains("a URL "), "{found:?}");
+    }
+}
+
+#[test]
 fn columns_count_characters_and_not_bytes() {
     assert_eq!(problem(manifest(Kind::Object, "http://é/ü | | | ten | | n"), "no number"), (4, 18));
 }
