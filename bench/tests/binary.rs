@@ -103,7 +103,7 @@ fn a_node_says_how_soon_it_begins() {
 #[test]
 fn under_every_fault_nothing_is_lost_doubled_or_left() {
     let variable = |name: &str| std::env::var(name).ok();
-    let minutes = variable("INGESTD_CHAOS_MINUTES").unwrap_or_else(|| "0.5".to_owned());
+    let minutes = variable("INGESTD_CHAOS_MINUTES").unwrap_or_else(|| "2".to_owned());
     let seed = variable("INGESTD_SEED").unwrap_or_else(|| "3".to_owned());
     let output = bench(&["chaos", "--json", "--minutes", &minutes, "--seed", &seed]);
     let errors = String::from_utf8_lossy(&output.stderr);

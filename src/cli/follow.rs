@@ -29,7 +29,7 @@ struct Followed {
 
 impl Followed {
     fn has_ended(&self) -> bool {
-        self.gone || self.seen.as_ref().is_some_and(|batch| is_end(batch.line.state))
+        self.gone || self.seen.as_ref().is_some_and(has_ended)
     }
 
     fn is_named(&self, changed: &crate::api::wire::BatchesChanged) -> bool {
@@ -40,8 +40,9 @@ impl Followed {
     }
 }
 
-fn is_end(state: BatchState) -> bool {
-    matches!(state, BatchState::Completed | BatchState::Failed)
+/// A batch that has failed goes on as long as some of its jobs are tried again.
+fn has_ended(batch: &Batch) -> bool {
+    matches!(batch.line.state, BatchState::Completed | BatchState::Failed) && batch.line.jobs.processing == 0
 }
 
 /// Follows them to their end, and fails if one of them has not completed.
@@ -105,7 +106,7 @@ async fn look_at(client: &Client, followed: &mut Followed, output: Output) -> Re
     if now.line.state == BatchState::Held || (now.held_jobs > 0 && !was_held) {
         followed.bar.suspend(|| Screen::note(&waits(&now)));
     }
-    if is_end(now.line.state) {
+    if has_ended(&now) {
         followed.bar.abandon();
     }
     followed.seen = Some(now);
@@ -143,7 +144,11 @@ fn ended(all: &[Followed]) -> Result<()> {
             Some(batch) if batch.line.state == BatchState::Completed => {}
             Some(batch) => {
                 let (bid, jobs) = (batch.line.bid, batch.line.jobs);
-                let why = if batch.line.message.is_empty() {
+                let why = if jobs.failed == 0 && jobs.completed > 0 {
+                    format!(
+                        "but what was tried again has completed since; `ingestd batch update-report {bid}` tells the depositor"
+                    )
+                } else if batch.line.message.is_empty() {
                     format!("{} of its jobs have failed", jobs.failed)
                 } else {
                     batch.line.message.clone()

@@ -85,6 +85,9 @@ async fn a_repaired_batch_is_reported_again() {
         .await
         .is(0)
         .says(&["1 of 1 job done"]);
+    // Whoever follows it waits for what is tried again, and hears what is left to do.
+    let told = ["what was tried again has completed since", "batch update-report"];
+    node.cli(&["batch", "watch", &bid]).await.is(13).complains(&told);
     node.job_is(&bid, "completed").await;
     node.cli(&["batch", "update-report", &bid]).await.is(0).says(&["it was failed"]);
     node.batch_is(&bid, "completed").await;
