@@ -238,13 +238,17 @@ impl Index {
         self.advance(now);
         self.departed.retain(|entry| entry.state != listing.state);
         let difference = self.difference(listing);
+        let mut called_for = Vec::new();
         for entry in &difference {
             if listing.contains(*entry) {
                 // Whose turn it is, is seen when it comes to the head: there may be a million.
                 self.add(*entry, now, None);
             } else {
-                self.deleted(*entry);
+                called_for.extend(self.deleted(*entry));
             }
+        }
+        for reason in called_for {
+            self.unpark_best(&reason, now);
         }
         difference.len()
     }
@@ -294,6 +298,12 @@ impl Index {
         self.timers.insert((due, Wake::Date(jid)));
         for (entry, since) in entries {
             self.offer(entry, since, None);
+        }
+        // It does not try for now.
+        if !self.taken.contains_key(&jid)
+            && let Some(reason) = self.called.remove(&jid)
+        {
+            self.unpark_best(&reason, now);
         }
     }
 

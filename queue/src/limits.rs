@@ -100,6 +100,12 @@ impl Limits {
         known.rules.wanted(about, state).into_iter().map(|(one, _)| one).collect()
     }
 
+    /// Whether a limit may hold in a state: what is not known may.
+    pub fn may_hold(&self, semaphore: &Semaphore, state: JobState) -> bool {
+        let known = self.held.lock().known.clone();
+        known.is_none_or(|known| known.rules.holds_in(semaphore.kind, state))
+    }
+
     /// Whether something may be limited by this semaphore, by its name in the tree: what is not known may be.
     pub fn may_limit(&self, node_name: &str) -> bool {
         let known = self.held.lock().known.clone();

@@ -257,6 +257,89 @@ async fn a_limit_that_is_changed_holds_at_once_zookeeper() {
     a_limit_that_is_changed_holds_at_once(On::Zookeeper).await;
 }
 
+/// Reloads the configuration of a node with other states for its limits.
+async fn change_limits(node: &Node, change: impl FnOnce(&mut ingest_actors::settings::Limits)) {
+    let mut settings = ingest_actors::settings::Settings::clone(&node.house().settings.load());
+    change(&mut settings.limits);
+    let steps = ingest_steps::settings::Settings::clone(&node.life().await.unwrap().services().settings);
+    node.apply(settings, steps);
+}
+
+/// Of all jobs that are called because a limit does not hold in their state any more, most are taken by another node: each
+/// node goes on to the next all the same.
+async fn a_limit_that_does_not_hold_in_a_state_any_more_keeps_nobody_on_any_node(on: On) {
+    const JOBS: usize = 12;
+    let three = Three::new(on, 1).await;
+    let bid = three.submit(JOBS).await;
+    three.until_downloads(1).await;
+    for node in &three.nodes {
+        waiting_for_a_slot(node, JOBS - 1).await;
+    }
+    change_limits(&three.nodes[0], |limits| limits.states = ["processing".to_owned()].into()).await;
+    three.until_downloads(JOBS).await;
+    three.open();
+    assert_eq!(kit::reported(&three.queue, bid).await, BatchState::Completed);
+    kit::clean(&three.queue).await;
+    for node in three.nodes {
+        kit::drained(node).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_that_does_not_hold_in_a_state_any_more_keeps_nobody_on_any_node_embedded() {
+    a_limit_that_does_not_hold_in_a_state_any_more_keeps_nobody_on_any_node(On::Embedded).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_that_does_not_hold_in_a_state_any_more_keeps_nobody_on_any_node_zookeeper() {
+    a_limit_that_does_not_hold_in_a_state_any_more_keeps_nobody_on_any_node(On::Zookeeper).await;
+}
+
+async fn one_that_is_called_and_waits_for_another_limit_leaves_its_turn_to_the_next(on: On) {
+    let (_place, files, trick, node, queue) = one(on, 1).await;
+    queue.set_limit(Kind::Host, "127.0.0.1", Wanted::AtMost(1)).await.unwrap();
+    let host = Semaphore::new(Kind::Host, "127.0.0.1").node_name();
+    let other = async |name: &str| {
+        let mut other = kit::submission(&files.put(name, name), Some("file"));
+        other.profile_name = OTHER.into();
+        kit::submit(&queue, other).await
+    };
+    let waiting = async |count: usize| {
+        eventually("jobs that wait for the host", kit::PATIENCE, || async {
+            let finder = node.life().await?.finder()?;
+            (finder.parked_with(parked_with(&host)) == count).then_some(())
+        })
+        .await;
+    };
+    let mut bids = vec![other("/first.txt").await];
+    trick.until("the one download from the host", |seen| seen.running(JobState::Downloading) == 1).await;
+    bids.push(kit::submit(&queue, kit::submission(&kit::single_files(&files, 2), None)).await);
+    waiting(2).await;
+    bids.push(other("/last.txt").await);
+    waiting(3).await;
+    // The host does not limit downloads any more. Of those who wait, one is stopped by its collection; the one behind it
+    // is not.
+    change_limits(&node, |limits| limits.host_states = ["processing".to_owned()].into()).await;
+    trick.until("all but one", |seen| seen.running(JobState::Downloading) == 3).await;
+    waiting_for_a_slot(&node, 1).await;
+    trick.open(JobState::Downloading);
+    for bid in bids {
+        assert_eq!(kit::reported(&queue, bid).await, BatchState::Completed);
+    }
+    kit::clean(&queue).await;
+    kit::drained(node).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_is_called_and_waits_for_another_limit_leaves_its_turn_to_the_next_embedded() {
+    one_that_is_called_and_waits_for_another_limit_leaves_its_turn_to_the_next(On::Embedded).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_is_called_and_waits_for_another_limit_leaves_its_turn_to_the_next_zookeeper() {
+    one_that_is_called_and_waits_for_another_limit_leaves_its_turn_to_the_next(On::Zookeeper).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn slots_that_a_living_node_has_forgotten_come_back_by_the_routine_and_wake_who_waits() {
     let (place, files, trick, node, queue) = one(On::Embedded, 1).await;

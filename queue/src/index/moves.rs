@@ -120,7 +120,6 @@ impl Index {
     /// The task of a job has ended: its other entries are free. Returns the one it had, if that is still
     /// in the tree.
     pub(super) fn untake(&mut self, jid: Jid) -> Option<(QueueRef, Instant)> {
-        self.called.remove(&jid);
         let taken = self.taken.remove(&jid)?;
         for other in taken.others {
             if let Some(since) = self.remove(other) {

@@ -124,7 +124,8 @@ impl Index {
         })
     }
 
-    /// It is known whether a job that was called got what it was called for: answers what that was.
+    /// It is known whether a job that was called got what it was called for: answers what that was. Until then it is
+    /// called, also if it was put back or aside meanwhile.
     pub fn answered(&mut self, jid: Jid) -> Option<Reason> {
         self.called.remove(&jid)
     }
