@@ -254,6 +254,9 @@ pub struct Upkeep {
     /// How long a management request stays that nobody waits for.
     #[serde(with = "humantime_serde")]
     pub keep_requests: Duration,
+    /// How long parts of a large value stay that nobody has announced: longer than any node takes to write one.
+    #[serde(with = "humantime_serde")]
+    pub keep_parts: Duration,
     pub jobs: Round,
     pub batches: Round,
     pub requests: Round,
@@ -277,6 +280,7 @@ impl Default for Upkeep {
             every: Duration::from_mins(10),
             keep_batches: Duration::from_hours(24 * 30),
             keep_requests: Duration::from_hours(24),
+            keep_parts: Duration::from_hours(1),
             jobs: every(10),
             batches: every(10),
             requests: every(10),

@@ -201,8 +201,8 @@ pub async fn repair(
     Ok(repaired)
 }
 
-/// Removes the keys that lead to nothing that waits; says how many that were.
-pub async fn collect_keys(session: &Session, options: &Options) -> Result<usize> {
+/// Removes the keys that lead to nothing that waits, so many at the most; says how many that were.
+pub async fn collect_keys(session: &Session, options: &Options, most: usize) -> Result<usize> {
     let reader = Reader::new(session);
     let context = Context::new(options);
     let mut silent = |_| ();
@@ -213,8 +213,16 @@ pub async fn collect_keys(session: &Session, options: &Options) -> Result<usize>
     let suspects = std::mem::take(&mut scan.suspects);
     drop(scan);
     let (findings, _) = confirm(&reader, &context, suspects, &mut observer).await?;
-    let repaired = Box::pin(repair::all(&reader, options, &findings, &mut observer)).await?;
-    Ok(repaired.iter().filter(|one| one.outcome == Outcome::Fixed).count())
+    let mut rest = findings.as_slice();
+    let mut removed = 0;
+    // What could not be removed does not keep those behind it.
+    while removed < most && !rest.is_empty() {
+        let (some, others) = rest.split_at((most - removed).min(rest.len()));
+        let repaired = Box::pin(repair::all(&reader, options, some, &mut observer)).await?;
+        removed += repaired.iter().filter(|one| one.outcome == Outcome::Fixed).count();
+        rest = others;
+    }
+    Ok(removed)
 }
 
 /// Whether the tree is clean; if not, everything that was found, as text.

@@ -6,6 +6,7 @@
 //! settled before the call returns, as long as the session lives.
 
 mod actions;
+mod clean;
 mod known;
 mod lease;
 mod refs;

@@ -50,6 +50,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("supervision.batch_stall", Rule::Lasting),
     ("upkeep.every", Rule::Lasting),
     ("upkeep.*.every", Rule::Lasting),
+    ("upkeep.keep_parts", Rule::Lasting),
     ("stats.every", Rule::Lasting),
     ("work.quota", Rule::AtLeastOne),
     ("fetch.max_bytes", Rule::AtLeastOne),

@@ -10,6 +10,19 @@ use tempfile::TempDir;
 use super::running::{PATIENCE, Running};
 pub(crate) use super::running::{configure, sha256, spawn, tokens};
 
+/// A directory with the configuration of a node whose tree is on a server, and whose profiles are in the tree, too; with more
+/// lines in `[api]`, and more sections.
+pub(crate) fn on_a_server(connect: &str, api: &str, more: &str) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    configure(dir.path(), api, more);
+    let file = dir.path().join("ingestd.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let engine = format!("[store.engine.zookeeper]\nconnect = '{connect}'\n");
+    let text = text.replace("[store.engine.embedded]\ndir = 'tree'\n", &engine);
+    std::fs::write(file, text.replace("[profiles]\n", "[profiles]\nsource = 'both'\n")).unwrap();
+    dir
+}
+
 /// A node that runs, and a token for it.
 pub(crate) struct TestNode {
     running: Running,

@@ -112,3 +112,50 @@ async fn feeds_come_and_go_with_the_configuration() {
     std::fs::write(&file, text).unwrap();
     feed_is(&node, "a feed that is consumed again", |feed| feed["node"] == "node-1").await;
 }
+
+#[tokio::test]
+async fn every_action_on_a_feed_can_be_put_as_a_request() {
+    let node = node().await;
+    put(&node, "a.txt", "aaa");
+    feed_is(&node, "an item", |feed| feed["items"] == 1 && feed["node"] == "node-1").await;
+    let asked = async |action: &str, more: &[&str]| {
+        let more = more.iter().flat_map(|param| ["-p", *param]);
+        let arguments: Vec<&str> = ["request", action, "-p", "feed=scans"].into_iter().chain(more).collect();
+        node.json(&arguments).await["data"].clone()
+    };
+    let changed = |changed: bool| json!({"name": "scans", "changed": changed});
+    assert_eq!(asked("feed.pause", &["reason=a look"]).await, changed(true));
+    let paused = feed_is(&node, "a feed that is given up", |feed| feed["node"].is_null()).await;
+    assert_eq!(paused["paused"]["why"], "a look");
+    assert_eq!(asked("feed.pause", &[]).await, changed(false));
+    assert_eq!(asked("feed.resume", &[]).await, changed(true));
+    assert_eq!(asked("feed.resume", &[]).await, changed(false));
+    feed_is(&node, "a feed that goes on", |feed| feed["paused"].is_null() && feed["node"] == "node-1").await;
+    assert_eq!(asked("feed.ask", &[]).await["name"], "scans");
+    feed_is(&node, "a wish that was heard", |feed| feed["asked"] == false).await;
+    let reset = asked("feed.reset", &["last=", "confirm=scans"]).await;
+    assert!(reset["before"].as_str().unwrap().ends_with("a.txt"), "{reset}");
+    assert_eq!((&reset["name"], &reset["last"]), (&json!("scans"), &json!("")), "{reset}");
+
+    // What is wrong, by request and by command, and what is refused.
+    for action in ["pause", "resume", "ask", "forget"] {
+        let wrong = node.cli(&["request", &format!("feed.{action}"), "-p", "feed=scnas"]).await.is(10);
+        wrong.complains(&["there is no feed scnas; did you mean `scans`?"]);
+        let yes: &[&str] = if action == "forget" { &["--yes"] } else { &[] };
+        let wrong = node.cli(&[&["feeds", action, "scnas"], yes].concat()).await.is(10);
+        wrong.complains(&["did you mean `scans`?"]);
+    }
+    let unsure = ["request", "feed.reset", "-p", "feed=scans", "-p", "last=", "-p", "confirm=scan"];
+    node.cli(&unsure).await.is(2).complains(&["say `scans` if it is meant"]);
+    feed_is(&node, "a feed that goes on", |feed| feed["node"] == "node-1").await;
+    let consumed = node.cli(&["request", "feed.forget", "-p", "feed=scans"]).await;
+    assert_ne!(consumed.code, 0, "{consumed:?}");
+    // One that nobody consumes any more.
+    let file = node.dir.path().join("ingestd.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.split("[feeds.scans]").next().unwrap()).unwrap();
+    feed_is(&node, "a feed that nobody consumes", |feed| feed["node"].is_null()).await;
+    assert_eq!(asked("feed.forget", &[]).await, changed(true));
+    node.cli(&["feeds", "list"]).await.is(0).says(&["There are no feeds"]);
+    node.cli(&["fsck"]).await.is(0);
+}

@@ -1,8 +1,20 @@
 //! The node itself: paused, drained, resized; holds, restarts, and who did what.
 
+use std::sync::Arc;
+
+use ingest_harness::FileServer;
+use ingest_queue::date::Clock;
+use ingest_queue::dialect::Dialect;
+use ingest_queue::ids::Bid;
+use ingest_queue::map::{self, BatchNode, HeldQueue};
+use ingest_queue::nodes::{Keys, Node as _, Submission};
+use ingest_queue::queue::{Queue, Settings};
+use ingest_store::engines::embedded::{Embedded, EmbeddedConfig};
+use ingest_store::recipes::shard;
+use ingest_store::{Limits, Mode, Store};
 use serde_json::json;
 
-use crate::kit::TestNode;
+use crate::kit::{TestNode, configure};
 
 #[tokio::test]
 async fn a_node_is_paused_resumed_and_drained() {
@@ -98,4 +110,92 @@ async fn limits_and_routines_are_shown_and_changed() {
     node.cli(&["upkeep"]).await.is(0).says(&["NAME", "semaphores", "shards"]);
     node.cli(&["upkeep", "run", "keys"]).await.is(0).says(&["keys: 0 removed, on node-1"]);
     node.cli(&["upkeep", "run", "dust"]).await.is(10).complains(&["the routines are"]);
+}
+
+const ROUTINES: [&str; 6] = ["jobs", "batches", "requests", "semaphores", "keys", "shards"];
+
+/// A tree with something for each routine to remove: a key that leads nowhere, a slot that is held for nobody, parts of a
+/// report that was never announced; and a batch that goes on when the queue is released.
+async fn plant(tree: &std::path::Path, files: &FileServer) -> Bid {
+    let tree = Embedded::open(&EmbeddedConfig::new(tree)).unwrap();
+    let session = Store::new(Arc::new(tree.clone()), Limits::default()).session().await.unwrap();
+    let queue = Queue::open(&session, Settings::new("test"), Clock::system()).await.unwrap();
+    let put = async |at: String, data: String| {
+        session.create_with_parents(at, data, Mode::Persistent).await.unwrap();
+    };
+    queue.hold_queue(HeldQueue::Ingest, "a test", "there is more to plant").await.unwrap();
+    let submission = Submission {
+        profile_name: "test_content".into(),
+        submitter: "ann".into(),
+        payload_url: Some(files.put("/planted.txt", "planted").to_string()),
+        payload_type: Some("file".into()),
+        insertion_date: Some(queue.now()),
+        ..Submission::default()
+    };
+    let bid = queue.create_batch("planted", &submission).await.unwrap().bid;
+    // Too large for one node, however it is packed.
+    let noise: Vec<u8> = (0..16_384).flat_map(|_| *uuid::Uuid::new_v4().as_bytes()).collect();
+    shard::prepare(&session, &BatchNode::StatusReport.of(bid), &noise).await.unwrap();
+    let nobody = Keys::default().waits("nobody", Bid::new(9_999)).write(Dialect::Design);
+    put(map::journal_key("nobody"), String::from_utf8(nobody.to_vec()).unwrap()).await;
+    let semaphore = format!("{}/host-nowhere", map::SEMAPHORES);
+    put(semaphore.clone(), r#"{"kind":"host","name":"nowhere"}"#.into()).await;
+    put(format!("{semaphore}/0000"), r#"{"job":"jid0000009999"}"#.into()).await;
+    put(format!("{semaphore}/0000/holder"), String::new()).await;
+    // Each has just run, and is not run again by itself.
+    for routine in ROUTINES {
+        let ran = json!({"at": queue.now(), "node": "node-0"});
+        put(format!("{}/{routine}", map::CLEANUP), ran.to_string()).await;
+    }
+    session.close().await.unwrap();
+    tree.close().await;
+    bid
+}
+
+#[tokio::test]
+async fn each_routine_removes_what_it_is_for_by_command_and_by_request() {
+    let (dir, files) = (tempfile::tempdir().unwrap(), FileServer::start().await);
+    let keep = "[upkeep]\nkeep_batches = '1ms'\nkeep_requests = '1ms'\nkeep_parts = '1ms'\n";
+    configure(dir.path(), "", keep);
+    let bid = plant(&dir.path().join("tree"), &files).await.to_string();
+    let node = TestNode::start_in(dir, reqwest::Client::builder()).await;
+    let known: Vec<String> = node.json(&["upkeep"]).await["routines"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["name"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(known, ROUTINES, "each of them is looked at here");
+    let command = async |name: &str| {
+        let ran = node.json(&["upkeep", "run", name]).await;
+        assert_eq!((&ran["node"], &ran["error"]), (&"node-1".into(), &serde_json::Value::Null), "{ran}");
+        ran["removed"].clone()
+    };
+    let request = async |name: &str| {
+        let done = node.json(&["request", "upkeep.run", "-p", &format!("routine={name}")]).await;
+        assert_eq!((&done["ok"], &done["node"]), (&true.into(), &"node-1".into()), "{done}");
+        done["data"]["removed"].clone()
+    };
+    assert_eq!((command("keys").await, request("keys").await), (json!(1), json!(0)));
+    assert_eq!((request("semaphores").await, command("semaphores").await), (json!(1), json!(0)));
+    assert_eq!((command("shards").await, request("shards").await), (json!(1), json!(0)));
+    // One that is done, and that nobody waits for.
+    let put = node.json(&["request", "queue.release", "-p", "queue=ingest", "--no-wait"]).await;
+    node.batch_is(&bid, "completed").await;
+    let result = format!("/api/v1/requests/{}/result?wait=20", put["id"].as_str().unwrap());
+    node.get(&result).await.is(200);
+    assert_eq!((request("requests").await, command("requests").await), (json!(1), json!(0)));
+    assert_eq!((command("jobs").await, request("jobs").await), (json!(1), json!(0)));
+    assert_eq!((request("batches").await, command("batches").await), (json!(1), json!(0)));
+    assert_eq!(node.json(&["batch", "list"]).await["batches"], json!([]));
+    for routine in node.json(&["upkeep"]).await["routines"].as_array().unwrap() {
+        assert_eq!(routine["last"]["node"], "node-1", "{routine}");
+    }
+    for (wrong, meant) in [("semaphore", "semaphores"), ("job", "jobs"), ("bathces", "batches")] {
+        let says = format!("there is no routine {wrong}; did you mean `{meant}`?");
+        node.cli(&["upkeep", "run", wrong]).await.is(10).complains(&[&says]);
+        let routine = format!("routine={wrong}");
+        node.cli(&["request", "upkeep.run", "-p", &routine]).await.is(10).complains(&[&says]);
+    }
+    node.cli(&["fsck"]).await.is(0);
 }

@@ -5,23 +5,11 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 
-use crate::kit::{TestNode, configure};
+use crate::kit::{TestNode, configure, on_a_server};
 use crate::ran::{Ran, command, run};
 
 const ID: &str = "11111111-2222-4333-8444-555555555555";
 const PROFILE: &str = "name = 'maps'\ncollection = 'maps'\ntitle = 'Maps'\nowner = 'ark:/99999/fk4maps'\n";
-
-/// A directory with the configuration of a node whose tree is on a server, and whose profiles are in the tree, too.
-fn on_a_server(connect: &str) -> tempfile::TempDir {
-    let dir = tempfile::tempdir().unwrap();
-    configure(dir.path(), "", "");
-    let file = dir.path().join("ingestd.toml");
-    let text = std::fs::read_to_string(&file).unwrap();
-    let engine = format!("[store.engine.zookeeper]\nconnect = '{connect}'\n");
-    let text = text.replace("[store.engine.embedded]\ndir = 'tree'\n", &engine);
-    std::fs::write(file, text.replace("[profiles]\n", "[profiles]\nsource = 'both'\n")).unwrap();
-    dir
-}
 
 fn json_of(ran: &Ran) -> Value {
     serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
@@ -30,7 +18,7 @@ fn json_of(ran: &Ran) -> Value {
 #[tokio::test]
 async fn requests_are_put_into_the_tree_seen_and_taken_back_without_a_node() {
     let connect = ingest_harness::shared_connect_string_with_chroot().await;
-    let dir = on_a_server(&connect);
+    let dir = on_a_server(&connect, "", "");
     let nowhere = "http://127.0.0.1:1";
     let cli = async |arguments: &[&str]| {
         run(command(dir.path(), nowhere, &[arguments, &["--tree", &connect]].concat())).await

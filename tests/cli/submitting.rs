@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::kit::TestNode;
+use crate::ran::{command, run};
 
 const ARGUMENTS: [&str; 4] = ["--profile", "test_content", "--submitter", "ann"];
 
@@ -171,4 +172,28 @@ async fn everything_that_is_wrong_is_told_at_once() {
     let empty = [&["submit", "empty"], &ARGUMENTS[..]].concat();
     node.cli(&empty).await.is(2).complains(&["there is nothing in it"]);
     assert_eq!(node.get("/api/v1/batches").await.json["batches"], json!([]), "nothing was made");
+}
+
+/// Whoever sits at the terminal: as the environment says, and where it says nothing, as the machine knows this user.
+#[tokio::test]
+async fn the_submitter_is_whoever_runs_it_unless_one_is_named() {
+    let node = TestNode::start().await;
+    std::fs::write(node.dir.path().join("a.txt"), "a").unwrap();
+    let known = std::process::Command::new("id").arg("-un").output().unwrap();
+    let listed = String::from_utf8(known.stdout).unwrap().trim().to_owned();
+    assert!(known.status.success() && !listed.is_empty(), "the user who runs the tests has a name");
+    for (environment, name) in [
+        (&[][..], listed.as_str()),
+        (&[("USER", ""), ("LOGNAME", "")], &listed),
+        (&[("USER", "zoe"), ("LOGNAME", "yan")], "zoe"),
+        (&[("LOGNAME", "yan")], "yan"),
+    ] {
+        let arguments = ["submit", "a.txt", "--profile", "test_content", "--json"];
+        let mut command = command(node.dir.path(), &node.base, &arguments);
+        command.envs(environment.iter().copied());
+        let made: Value = serde_json::from_str(&run(command).await.is(0).out).unwrap();
+        let batch = node.json(&["batch", "show", made["bid"].as_str().unwrap()]).await;
+        assert_eq!(batch["submission"]["submitter"], name, "{environment:?}: {batch}");
+    }
+    node.cli(&["batch", "list"]).await.is(0).says(&[&listed, "zoe", "yan"]);
 }

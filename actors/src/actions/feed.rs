@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::order::{OnFeed, PauseFeed, ResetFeed};
 use super::perform::{By, reason};
-use super::refused::{Kind, Refused};
+use super::refused::Refused;
 
 type Answer<T = Value> = Result<T, Refused>;
 
@@ -16,8 +16,8 @@ type Answer<T = Value> = Result<T, Refused>;
 async fn find(queue: &Queue, name: &str) -> Answer<Listed> {
     match queue.show_feed(name.parse().unwrap_or_else(|_| Qid::of(name))).await {
         Err(Error::NotFound(_)) => {
-            let shown: String = name.chars().take(64).collect();
-            Err(Refused::new(Kind::NotFound, format!("there is no feed {}", shown.escape_debug())))
+            let known: Vec<String> = queue.list_feeds().await?.iter().map(|one| one.feed.name()).collect();
+            Err(Refused::unknown("feed", name, known.iter().map(String::as_str), ""))
         }
         found => Ok(found?),
     }

@@ -266,8 +266,9 @@ fn set_pool(house: &House, by: &By, order: &SetPool) -> Answer {
 /// The janitor of this node does it, unless another node is at it.
 async fn run_upkeep(house: &House, name: &str) -> Answer {
     let routine = Routine::from_name(name).ok_or_else(|| {
-        let known = Routine::ALL.map(Routine::name).join(", ");
-        Refused::new(Kind::NotFound, format!("the routines are {known}"))
+        let known = Routine::ALL.map(Routine::name);
+        let rest = format!("the routines are {}", known.join(", "));
+        Refused::unknown("routine", name, known.into_iter(), &rest)
     })?;
     let away = || Refused::new(Kind::Starting, "the node cannot be asked now: it is starting, or ends");
     let janitor = house.directory.janitor.read().clone().ok_or_else(away)?;

@@ -90,6 +90,17 @@ impl Refused {
         Self::of_fields(Kind::Unprocessable, vec![problem])
     }
 
+    /// There is nothing of this name: says which one may be meant, and if none is like it, the rest.
+    pub fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>, rest: &str) -> Self {
+        let shown: String = name.chars().take(64).collect();
+        let hint = match ingest_steps::profile::closest(name, known) {
+            Some(meant) => format!("; did you mean `{meant}`?"),
+            None if rest.is_empty() => String::new(),
+            None => format!("; {rest}"),
+        };
+        Self::new(Kind::NotFound, format!("there is no {what} {}{hint}", shown.escape_debug()))
+    }
+
     /// The session is over, or nobody can say what became of it: it is no answer to a request.
     pub fn is_no_answer(&self) -> bool {
         self.kind == Kind::TreeAway

@@ -1,11 +1,8 @@
 //! What is done in a round.
 
-use futures::stream::{self, StreamExt as _};
 use ingest_queue::batches::may_be_cleaned;
 use ingest_queue::error::Error;
-use ingest_queue::map::{self, QueueRef};
-use ingest_queue::plan::job::Action;
-use ingest_queue::states::JobState;
+use ingest_queue::map;
 use ingest_steps::outcome::{Cancel, Progress};
 use ingest_steps::step::{assemble, clean};
 use ingest_store::recipes::look;
@@ -13,9 +10,6 @@ use ingest_store::recipes::look;
 use super::State;
 use super::upkeep::{Ran, Routine};
 
-/// Jobs that leave their queue in one round at most, and side by side.
-const MOST_JOBS: usize = 10_000;
-const AT_ONCE: usize = 32;
 /// Batches that go in one round at most.
 const MOST_BATCHES: usize = 100;
 
@@ -95,20 +89,6 @@ impl State {
             } += run.removed;
         }
         swept
-    }
-
-    /// Completed jobs leave their queue.
-    pub(super) async fn jobs(&self) -> Result<usize, Error> {
-        let queue = &self.life.queue;
-        let session = queue.session();
-        let (names, _) = look(session, || session.children(map::queue(JobState::Completed))).await?;
-        let completed = names.iter().filter_map(|name| QueueRef::parse(JobState::Completed, name));
-        let refs: Vec<QueueRef> = completed.take(MOST_JOBS).collect();
-        let cleaned = stream::iter(refs)
-            .map(|entry| queue.act(entry.jid, &Action::Clean, "", false))
-            .buffer_unordered(AT_ONCE)
-            .filter(|answer| futures::future::ready(answer.is_ok()));
-        Ok(cleaned.count().await)
     }
 
     /// Completed and expired batches leave the tree when they have been there long enough.

@@ -24,8 +24,8 @@ use super::State;
 use crate::settings::Upkeep;
 
 const LOCK: &str = "lock";
-/// Parts of a large value that are younger may still be announced.
-const SHARD_GRACE: Duration = Duration::from_hours(1);
+/// What a run removes at most; the next goes on. Batches are larger, and have a bound of their own.
+const MOST: usize = 10_000;
 /// Batches that are looked at side by side.
 const AT_ONCE: usize = 16;
 
@@ -79,7 +79,7 @@ impl Routine {
             Routine::Requests => "management requests that nobody waits for, after upkeep.keep_requests",
             Routine::Semaphores => "slots whose job nobody works on, and semaphores that nobody needs",
             Routine::Keys => "keys that lead to nothing that waits",
-            Routine::Shards => "parts of large values that were never announced",
+            Routine::Shards => "parts of large values that were never announced, after upkeep.keep_parts",
         }
     }
 
@@ -186,25 +186,24 @@ impl State {
     async fn routine(&self, routine: Routine) -> Result<usize, Error> {
         let queue = &self.life.queue;
         match routine {
-            Routine::Jobs => self.jobs().await,
+            Routine::Jobs => queue.clean_jobs(MOST).await,
             Routine::Batches => self.batches().await,
             Routine::Requests => {
                 let keep = self.house.settings.load().upkeep.keep_requests;
-                let collected = queue.collect_requests(queue.now(), keep).await?;
+                let collected = queue.collect_requests(queue.now(), keep, MOST).await?;
                 Ok(collected.requests + collected.leftovers)
             }
-            Routine::Semaphores => {
-                let cleaned = queue.clean_semaphores(IDLE).await?;
-                Ok(cleaned.slots + cleaned.semaphores)
+            Routine::Semaphores => Ok(queue.clean_semaphores(IDLE, MOST).await?.all()),
+            Routine::Keys => {
+                fsck::collect_keys(queue.session(), &fsck::Options::new(queue.dialect()), MOST).await
             }
-            Routine::Keys => fsck::collect_keys(queue.session(), &fsck::Options::new(queue.dialect())).await,
-            Routine::Shards => shards(queue).await,
+            Routine::Shards => shards(queue, self.house.settings.load().upkeep.keep_parts).await,
         }
     }
 }
 
 /// Parts that were never announced, of everything that is large.
-async fn shards(queue: &queue::Queue) -> Result<usize, Error> {
+async fn shards(queue: &queue::Queue, keep: Duration) -> Result<usize, Error> {
     let session = queue.session();
     let (names, _) = look(session, || session.children(map::BATCHES)).await?;
     let bids = names.iter().filter_map(|name| name.parse::<Bid>().ok());
@@ -217,7 +216,7 @@ async fn shards(queue: &queue::Queue) -> Result<usize, Error> {
             if stat.num_children == 0 || (stat.num_children == 1 && stat.data_length > 0) {
                 return Ok(0);
             }
-            match shard::collect(session, &at, SHARD_GRACE).await {
+            match shard::collect(session, &at, keep).await {
                 Ok(removed) => Ok(removed),
                 // It is gone, or for `fsck`.
                 Err(error) if matches!(error.kind(), Kind::NoNode | Kind::Corrupt) => Ok(0),

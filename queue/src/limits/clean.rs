@@ -27,6 +27,12 @@ pub struct Cleaned {
     pub semaphores: usize,
 }
 
+impl Cleaned {
+    pub fn all(&self) -> usize {
+        self.slots + self.semaphores
+    }
+}
+
 impl Queue {
     /// Gives back the slots of this session that nobody here claims; returns their paths.
     pub async fn sweep_slots(&self) -> Result<Vec<String>> {
@@ -53,8 +59,8 @@ impl Queue {
     }
 
     /// Gives back every slot whose job nobody works on, on whatever node it was taken, and removes the semaphores that
-    /// nobody has needed for a while. For one node at a time.
-    pub async fn clean_semaphores(&self, idle: Duration) -> Result<Cleaned> {
+    /// nobody has needed for a while. For one node at a time; so many at the most: whoever calls again goes on.
+    pub async fn clean_semaphores(&self, idle: Duration, most: usize) -> Result<Cleaned> {
         let mut cleaned = Cleaned::default();
         let dirs = match self.children(map::SEMAPHORES).await {
             Ok(dirs) => dirs,
@@ -69,10 +75,16 @@ impl Queue {
             let dir = path::join(map::SEMAPHORES, &dir);
             let slots = self.slots_below(&dir).await?;
             for (at, data, stat) in slots.iter().filter(|(_, _, stat)| stat.num_children > 0) {
+                if cleaned.all() == most {
+                    return Ok(cleaned);
+                }
                 cleaned.slots += usize::from(self.reclaim_if_leaked(at, data, stat).await?);
             }
             let idle = i64::try_from(idle.as_millis()).unwrap_or(i64::MAX);
             let is_idle = |stat: &Stat| stat.num_children == 0 && clock.saturating_sub(stat.mtime) >= idle;
+            if cleaned.all() == most {
+                return Ok(cleaned);
+            }
             if slots.iter().all(|(_, _, stat)| is_idle(stat)) {
                 cleaned.semaphores += usize::from(self.remove_semaphore(&dir, &slots).await?);
             }

@@ -22,10 +22,14 @@ pub struct Collected {
 
 impl Queue {
     /// Takes away requests that nobody waits for, if their result, or without one they themselves, are older than
-    /// `keep`; and what is left of requests that are gone. One that a node is at stays.
-    pub async fn collect_requests(&self, now: Date, keep: Duration) -> Result<Collected> {
+    /// `keep`; and what is left of requests that are gone. One that a node is at stays. So many at the most: whoever
+    /// calls again goes on.
+    pub async fn collect_requests(&self, now: Date, keep: Duration, most: usize) -> Result<Collected> {
         let mut collected = Collected::default();
         for line in self.requests().await? {
+            if collected.requests == most {
+                return Ok(collected);
+            }
             if line.waited_for || (!line.request.done && line.owner.is_some()) {
                 continue;
             }
@@ -52,11 +56,11 @@ impl Queue {
                 Err(error) => return Err(error.into()),
             }
         }
-        collected.leftovers = self.collect_leftovers(now, keep).await?;
+        collected.leftovers = self.collect_leftovers(now, keep, most - collected.requests).await?;
         Ok(collected)
     }
 
-    async fn collect_leftovers(&self, now: Date, keep: Duration) -> Result<usize> {
+    async fn collect_leftovers(&self, now: Date, keep: Duration, most: usize) -> Result<usize> {
         let mut ids = BTreeSet::new();
         for node in [RequestNode::Params, RequestNode::ResultData] {
             match self.children(node.dir()).await {
@@ -67,6 +71,9 @@ impl Queue {
         }
         let mut count = 0;
         for (id, node) in ids {
+            if count == most {
+                break;
+            }
             let at = path::join(&node.dir(), &id);
             let Some(stat) = self.exists(&at).await? else { continue };
             // A client may be about to announce it.

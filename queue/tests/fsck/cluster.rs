@@ -244,7 +244,7 @@ async fn r05_what_is_left_of_a_request_is_collected(tree: &Tree) {
     }
     // That is what the routine is for.
     let later = Date::from_millis(4_000_000_000_000);
-    queue.collect_requests(later, std::time::Duration::ZERO).await.unwrap();
+    queue.collect_requests(later, std::time::Duration::ZERO, usize::MAX).await.unwrap();
     assert!(found(&session, DESIGN).await.is_empty());
 }
 

@@ -38,6 +38,7 @@ on_both_engines!(
     where_there_is_no_limit_nothing_is_written,
     a_new_limit_counts_those_who_begin_after_it,
     those_who_follow_are_told_of_room,
+    the_states_in_which_a_limit_holds_are_changed_live,
 );
 
 const HOST: &str = "example.org";
@@ -314,13 +315,13 @@ async fn slots_whose_job_nobody_works_on_are_found_by_any_node(tree: &Tree) {
     other.release_all_of(WHO).await.unwrap();
     let mut working = acquire(&other, jids[1]).await;
     assert_eq!(held(&one).await, 2);
-    let cleaned = one.clean_semaphores(Duration::from_hours(1)).await.unwrap();
+    let cleaned = one.clean_semaphores(Duration::from_hours(1), usize::MAX).await.unwrap();
     assert_eq!((cleaned.slots, cleaned.semaphores), (1, 0));
     let holders = one.holders(&host()).await.unwrap();
     assert_eq!(holders.iter().map(|holding| holding.job).collect::<Vec<_>>(), [Some(jids[1])]);
     other.give_back(&mut working, None).await.unwrap();
     // And a semaphore that nobody has needed for a while goes, and is made again when it is needed.
-    let cleaned = one.clean_semaphores(Duration::ZERO).await.unwrap();
+    let cleaned = one.clean_semaphores(Duration::ZERO, usize::MAX).await.unwrap();
     assert_eq!((cleaned.slots, cleaned.semaphores), (0, 1));
     let mut lease = acquire(&other, jids[2]).await;
     assert_eq!(held(&one).await, 1);
@@ -376,4 +377,29 @@ async fn those_who_follow_are_told_of_room(tree: &Tree) {
     assert_eq!(told.recv().await, Some(News::Freed(host().node_name())));
     set(&queue, 3).await;
     while told.recv().await.unwrap() != News::Changed {}
+}
+
+async fn the_states_in_which_a_limit_holds_are_changed_live(tree: &Tree) {
+    let queue = queue(tree).await;
+    let jids = downloads(&queue, 2).await;
+    set(&queue, 1).await;
+    let mut told = news(&queue).await;
+    let mut first = acquire(&queue, jids[0]).await;
+    assert!(is_at_limit(queue.acquire(entry(&queue, jids[1]).await, WHO).await));
+    assert!(queue.limits().may_hold(&host(), JobState::Downloading));
+    let elsewhere = Configured { host_states: ["processing".to_owned()].into(), ..Configured::default() };
+    assert!(queue.configure_limits(&elsewhere).await.unwrap());
+    while told.recv().await.unwrap() != News::Changed {}
+    queue.read_limits().await.unwrap();
+    assert!(!queue.limits().may_hold(&host(), JobState::Downloading));
+    // The limit is as it was, and there is no room: it is of no concern here.
+    assert!(queue.limits().may_limit(&host().node_name()));
+    let mut second = acquire(&queue, jids[1]).await;
+    assert_eq!(held(&queue).await, 1, "whoever has a slot keeps it until it moves on");
+    queue.succeed(&mut first, &Change::default()).await.unwrap();
+    assert_eq!(held(&queue).await, 0);
+    queue.hand_over(&mut second, JobState::Processing, Who::Worker, &Change::default()).await.unwrap();
+    assert_eq!(held(&queue).await, 1, "in the state in which it holds now it does");
+    queue.give_back(&mut second, None).await.unwrap();
+    clean(queue.session(), Dialect::Design).await;
 }

@@ -16,6 +16,7 @@ mod names;
 mod races;
 mod reports;
 mod requests;
+mod retention;
 mod scheduled;
 mod shared;
 #[allow(dead_code, reason = "each suite uses its part of it")]

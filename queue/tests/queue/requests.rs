@@ -136,7 +136,7 @@ async fn a_request_that_a_node_is_at_is_not_forgotten(tree: &Tree) {
     let id = node.put_request(&new("job.hold")).await.unwrap();
     let taken = take(&node, &id).await;
     assert!(matches!(node.forget_request(&id).await, Err(Error::Busy { .. })));
-    assert_eq!(node.collect_requests(later(), Duration::ZERO).await.unwrap().requests, 0);
+    assert_eq!(node.collect_requests(later(), Duration::ZERO, usize::MAX).await.unwrap().requests, 0);
     node.release_request(&taken).await.unwrap();
     node.forget_request(&id).await.unwrap();
     assert!(node.requests().await.unwrap().is_empty());
@@ -149,11 +149,15 @@ async fn results_stay_while_somebody_waits_and_are_collected_afterwards(tree: &T
     node.session().sync().await.unwrap();
     let taken = take(&node, &id).await;
     node.answer_request(taken, Ok(&json!({"a": 1}))).await.unwrap();
-    assert_eq!(node.collect_requests(later(), Duration::ZERO).await.unwrap().requests, 0, "somebody waits");
+    assert_eq!(
+        node.collect_requests(later(), Duration::ZERO, usize::MAX).await.unwrap().requests,
+        0,
+        "somebody waits"
+    );
     tree.expire(&session).await;
-    let kept = node.collect_requests(node.now(), Duration::from_hours(1)).await.unwrap();
+    let kept = node.collect_requests(node.now(), Duration::from_hours(1), usize::MAX).await.unwrap();
     assert_eq!(kept.requests, 0, "it is not old enough");
-    assert_eq!(node.collect_requests(later(), Duration::ZERO).await.unwrap().requests, 1);
+    assert_eq!(node.collect_requests(later(), Duration::ZERO, usize::MAX).await.unwrap().requests, 1);
     for kind in RequestNode::ALL {
         assert!(node.session().children(kind.dir()).await.unwrap().0.is_empty(), "{kind:?}");
     }
@@ -343,7 +347,7 @@ async fn a_request_has_one_result_whatever_breaks() {
         let answered = queue.request_result(&id).await?.unwrap();
         assert_eq!((answered.result.ok, answered.data), (true, json!({"jid": "jid0000000001"})));
         // Parameters that a killed taker did not take away go with the rest.
-        queue.collect_requests(later(), Duration::ZERO).await.map(|_| ())
+        queue.collect_requests(later(), Duration::ZERO, usize::MAX).await.map(|_| ())
     }
     through_every_fault(prepare, story).await;
 }
@@ -358,7 +362,7 @@ async fn a_large_result_is_never_without_its_data_whatever_breaks() {
             Ok(line) => line,
             // Read and forgotten before it was killed; what was left behind is collected.
             Err(Error::NotFound(_)) => {
-                queue.collect_requests(later(), Duration::ZERO).await?;
+                queue.collect_requests(later(), Duration::ZERO, usize::MAX).await?;
                 return Ok(());
             }
             Err(error) => return Err(error),
@@ -370,7 +374,7 @@ async fn a_large_result_is_never_without_its_data_whatever_breaks() {
         }
         assert!(queue.request_result(ID).await?.unwrap().data == large);
         queue.forget_request(ID).await?;
-        queue.collect_requests(later(), Duration::ZERO).await?;
+        queue.collect_requests(later(), Duration::ZERO, usize::MAX).await?;
         Ok(())
     }
     through_every_fault(prepare, story).await;

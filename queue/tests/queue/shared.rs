@@ -28,6 +28,7 @@ on_both_engines!(
     a_writer_waits_for_the_holder_of_the_lock_and_goes_on_when_its_session_expires,
     readers_share_the_lock_and_a_writer_waits_for_them,
     whoever_reads_all_of_it_reads_one_moment,
+    a_reader_that_is_frozen_keeps_writers_out_until_its_session_ends_and_no_longer,
 );
 
 async fn settings(queue: &Queue) -> String {
@@ -159,6 +160,42 @@ async fn readers_share_the_lock_and_a_writer_waits_for_them(tree: &Tree) {
     tree.expire(&session).await;
     within(putting).await.unwrap().unwrap();
     is_free(&writer).await;
+}
+
+/// As on a node that was stopped in the midst of reading, and comes back when all is over.
+async fn a_reader_that_is_frozen_keeps_writers_out_until_its_session_ends_and_no_longer(tree: &Tree) {
+    let (session, writer) = (tree.mortal_session().await, queue(tree).await);
+    writer.put_profile("maps", "old", "ann").await.unwrap();
+    let reader = queue_on(&session, Dialect::Design).await;
+    reader.session().sync().await.unwrap();
+    // It neither goes on nor gives back.
+    let frozen = rw_lock::read(&session, map::CONF_LOCK, "a node that reads").await.unwrap();
+    assert_eq!(reader.shared_unlocked().await.unwrap().profiles[0].text, "old");
+    let put = |text: &'static str| {
+        let writer = writer.clone();
+        tokio::spawn(async move { writer.put_profile("maps", text, "bob").await })
+    };
+    let mut line = writer.session().watch_tree(map::CONF_LOCK).await.unwrap();
+    let writers = [put("new"), put("newer")];
+    while writer.session().children(map::CONF_LOCK).await.unwrap().0.len() < 3 {
+        within(line.next()).await;
+    }
+    assert!(!writers.iter().any(tokio::task::JoinHandle::is_finished));
+    assert_eq!(writer.shared_profile("maps").await.unwrap().unwrap().version, 1);
+    tree.expire(&session).await;
+    for writer in writers {
+        within(writer).await.unwrap().unwrap();
+    }
+    assert_eq!(writer.shared_profile("maps").await.unwrap().unwrap().version, 3);
+    // It is back: what it reads now it cannot take for what it read under the lock, and it gives nothing of others back.
+    within(frozen.lost()).await;
+    assert!(reader.shared_unlocked().await.is_err() && reader.shared().await.is_err());
+    let held = rw_lock::write(writer.session(), map::CONF_LOCK, "the next").await.unwrap();
+    let _ = frozen.release().await;
+    writer.session().multi(vec![held.fence()]).await.unwrap();
+    held.release().await.unwrap();
+    is_free(&writer).await;
+    clean(writer.session(), Dialect::Design).await;
 }
 
 async fn whoever_reads_all_of_it_reads_one_moment(tree: &Tree) {
@@ -333,7 +370,7 @@ async fn a_taker_that_dies_between_the_data_and_the_result_leaves_a_request_that
     assert_eq!((answered.result.attempt, answered.data), (2, json!("short")));
     // Nobody waits: it is collected, with what the first had left.
     let later = Date::from_millis(4_000_000_000_000);
-    assert_eq!(other.collect_requests(later, Duration::ZERO).await.unwrap().requests, 1);
+    assert_eq!(other.collect_requests(later, Duration::ZERO, usize::MAX).await.unwrap().requests, 1);
     for kind in RequestNode::ALL {
         assert!(other.session().children(kind.dir()).await.unwrap().0.is_empty(), "{kind:?}");
     }
