@@ -32,7 +32,7 @@ use crate::ids::Jid;
 use crate::map::QueueRef;
 use crate::states::JobState;
 use rank::Ranks;
-pub use rank::rank_of;
+pub use rank::{hash, rank_of};
 use waiting::{Aside, Place, Slot, Waiting, Why};
 
 /// How the next job is chosen.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ingest_actors::actions::{By, Order};
-use ingest_actors::house::Life;
+use ingest_actors::house::{Life, Mode};
 use ingest_actors::node::Node;
 use ingest_queue::queue::Queue;
 use ingest_steps::urls::Urls;
@@ -100,6 +100,16 @@ impl App {
             || Refusal::new(Kind::TREE_AWAY, "there is no session of the tree; the node tries to get one");
         let done = self.node.perform(&order, &by).await.ok_or_else(away)??;
         serde_json::from_value(done).map_err(Refusal::defect)
+    }
+
+    /// Returns when the node is about to end: told to drain, or not served any more.
+    pub(crate) async fn ends(&self) {
+        let mut modes = self.node.house().modes();
+        tokio::select! {
+            // Its sender lives as long as the node.
+            _ = modes.wait_for(|mode| *mode == Mode::Draining) => {}
+            () = self.hub.closed() => {}
+        }
     }
 
     pub(crate) async fn queue(&self) -> Answer<Queue> {

@@ -214,18 +214,24 @@ pub(crate) async fn result(
     let mut answered = queue.request_result(&id).await?;
     let wait = Duration::from_secs(wait.into()).min(app.settings.timeout);
     let mut again = Some(AGAIN);
+    let mut line = if answered.is_none() { Some(queue.request(&id).await?) } else { None };
     if answered.is_none() && !wait.is_zero() {
+        tracing::debug!(id, "somebody waits for the result of a request");
         tokio::select! {
-            news = further(&queue, &id) => (answered, again) = (news?, None),
+            biased;
+            // Whoever asks again asks another node. This one may have no session any more that could be asked.
+            () = app.ends() => {}
+            news = further(&queue, &id) => (answered, again, line) = (news?, None, None),
             () = tokio::time::sleep(wait) => again = None,
-            // Whoever asks again asks another node.
-            () = app.hub.closed() => {}
         }
     }
     if let Some(answered) = answered {
         return Ok(Json(outcome(id, answered)).into_response());
     }
-    let line = shown(&queue.request(&id).await?);
+    let line = match line {
+        Some(line) => shown(&line),
+        None => shown(&queue.request(&id).await?),
+    };
     let mut response = (StatusCode::ACCEPTED, Json(line)).into_response();
     if let Some(again) = again {
         response.headers_mut().insert(header::RETRY_AFTER, again.into());

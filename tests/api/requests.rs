@@ -1,12 +1,18 @@
 //! Requests in the tree, profiles and settings of all nodes, and reading what was just written.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ingest_harness::eventually;
+use ingest_queue::date::Clock;
+use ingest_queue::queue::{Queue, Settings};
+use ingest_queue::requests::{NewRequest, TakenRequest};
+use ingest_store::engines::zookeeper::{Zookeeper, ZookeeperConfig};
+use ingest_store::{Limits, Store};
 use reqwest::Method;
 use serde_json::json;
 
-use super::kit::{TestNode, configure};
+use super::kit::{Answer, TestNode, configure, on_a_server};
 
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -163,4 +169,61 @@ async fn an_answer_says_its_moment_and_reads_wait_for_one() {
     assert!(moment > first, "{moment} is after {first}");
     node.get(&format!("/api/v1/holds?ltime={moment}")).await.is(200);
     node.get("/api/v1/holds?ltime=soon").await.problem(400, "invalid", "a moment is a number");
+}
+
+/// A request that somebody else than the node has taken.
+async fn taken(queue: &Queue) -> TakenRequest {
+    let new = NewRequest { action: "fsck".into(), who: "ann".into(), ..NewRequest::default() };
+    let id = queue.put_request(&new).await.unwrap();
+    queue.take_request(&queue.request(&id).await.unwrap(), "a test").await.unwrap()
+}
+
+/// Asks for a result with all the patience of the world, and returns when the node waits for it.
+async fn poll(node: &TestNode, id: &str) -> tokio::task::JoinHandle<Answer> {
+    let waiting = || {
+        let log = std::fs::read_to_string(node.dir.path().join("log")).unwrap();
+        log.matches("somebody waits for the result").count()
+    };
+    let before = waiting();
+    let asked = node.request(Method::GET, &format!("/api/v1/requests/{id}/result?wait=3600"));
+    let answer = tokio::spawn(async move { Answer::of(asked.send().await.unwrap()).await });
+    eventually("a node that waits for the result", PATIENCE, || async { (waiting() > before).then_some(()) })
+        .await;
+    answer
+}
+
+async fn within(answer: tokio::task::JoinHandle<Answer>) -> Answer {
+    tokio::time::timeout(PATIENCE, answer).await.expect("the answer comes when something happens").unwrap()
+}
+
+#[tokio::test]
+async fn a_result_that_is_waited_for_comes_by_event_and_at_the_latest_when_the_node_ends() {
+    let connect = ingest_harness::shared_connect_string_with_chroot().await;
+    let engine = Arc::new(Zookeeper::new(ZookeeperConfig::new(connect.as_str())).unwrap());
+    let session = Store::new(engine, Limits::default()).session().await.unwrap();
+    let queue = Queue::open(&session, Settings::new("test"), Clock::system()).await.unwrap();
+    // Before there is a node that would do it.
+    let (mut first, second) = (taken(&queue).await, taken(&queue).await);
+    let dir = on_a_server(&connect, "timeout = '1h'", "[log]\nfilter = 'info,ingestd::api=debug'\n");
+    let mut node = TestNode::start_in(dir, reqwest::Client::builder()).await;
+
+    // The wait is over, and nothing has happened.
+    let late = node.get(&format!("/api/v1/requests/{}/result?wait=1", first.id)).await.is(202);
+    assert_eq!((&late.json["state"], late.header("retry-after")), (&"running".into(), ""), "{late:?}");
+    // It is further than it was.
+    let answer = poll(&node, &first.id).await;
+    queue.request_progress(&mut first, "1 of 2").await.unwrap();
+    let further = within(answer).await.is(202);
+    assert_eq!((&further.json["progress"], further.header("retry-after")), (&"1 of 2".into(), ""));
+    // It is answered.
+    let answer = poll(&node, &first.id).await;
+    queue.answer_request(first, Ok(&json!({"clean": true}))).await.unwrap();
+    let done = within(answer).await.is(200);
+    assert_eq!((&done.json["ok"], &done.json["data"]), (&true.into(), &json!({"clean": true})), "{done:?}");
+    // The node ends: whoever waits is sent on to another.
+    let answer = poll(&node, &second.id).await;
+    node.post("/api/v1/node/drain", json!({})).await.is(202);
+    let sent_on = within(answer).await.is(202);
+    assert_eq!((&sent_on.json["state"], sent_on.header("retry-after")), (&"running".into(), "1"));
+    assert_eq!(node.ended().await.code(), Some(0));
 }

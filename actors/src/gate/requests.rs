@@ -9,11 +9,11 @@
 //! with the session, and it is taken again.
 
 use std::fmt;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ingest_queue::error::{Error, Next};
+use ingest_queue::index;
 use ingest_queue::map;
 use ingest_queue::requests::{Living, RequestLine, TakenRequest, next};
 use ingest_store::{Event, TreeWatch};
@@ -168,10 +168,12 @@ fn patience(house: &House, life: &Life, line: &RequestLine) -> Duration {
     if line.request.node.as_deref() == Some(house.name.as_str()) {
         return Duration::ZERO;
     }
-    let mut hasher = DefaultHasher::new();
-    line.id.hash(&mut hasher);
-    let number = u32::try_from(hasher.finish() & 0xffff_ffff).unwrap_or_default();
-    house.settings.load().queue.rank_delay.saturating_mul(life.rank(number).min(100))
+    house.settings.load().queue.rank_delay.saturating_mul(life.rank(number(&line.id)).min(100))
+}
+
+/// The number by which nodes rank themselves for a request: all of them have to find the same.
+fn number(id: &str) -> u32 {
+    u32::try_from(index::hash(id) & 0xffff_ffff).unwrap_or_default()
 }
 
 async fn serve_one(house: &Arc<House>, life: &Arc<Life>, taken: TakenRequest, living: &[String]) {
@@ -261,5 +263,20 @@ async fn done(
     tokio::select! {
         answer = perform(house, life, &order, &by, &tell) => answer,
         () = telling => Err(Refused::new(Kind::Internal, "nobody was left to tell")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number;
+
+    #[test]
+    fn all_machines_and_versions_find_the_same_number_for_a_request() {
+        assert_eq!(number(""), 0x8422_2325);
+        assert_eq!(number("11111111-2222-4333-8444-555555555555"), 0xcd43_8762);
+        assert_ne!(
+            number("11111111-2222-4333-8444-555555555555"),
+            number("11111111-2222-4333-8444-555555555556")
+        );
     }
 }

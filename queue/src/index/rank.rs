@@ -21,11 +21,11 @@ impl Ranks {
         names.sort();
         names.dedup();
         let vanished = self.others.iter().any(|(name, _)| names.binary_search(name).is_err());
-        self.own = seed(own);
+        self.own = hash(own);
         self.others = names
             .into_iter()
             .map(|name| {
-                let seed = seed(&name);
+                let seed = hash(&name);
                 (name, seed)
             })
             .collect();
@@ -46,8 +46,8 @@ pub fn rank_of(names: &[String], own: &str, number: u32) -> usize {
     ranks.rank(Jid::new(number))
 }
 
-/// FNV-1a over the name.
-fn seed(name: &str) -> u64 {
+/// FNV-1a over the name: the same on all machines and in all versions.
+pub fn hash(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
@@ -83,11 +83,12 @@ mod tests {
 
     #[test]
     fn the_hash_is_the_same_on_all_machines_and_versions() {
-        assert_eq!(seed(""), 0xcbf2_9ce4_8422_2325);
-        assert_eq!(seed("a"), 0xaf63_dc4c_8601_ec8c);
-        assert_eq!(score(seed("node1"), Jid::new(0)), 0xd33d_d250_d572_e7a8);
-        assert_eq!(score(seed("node1"), Jid::new(7)), 0x55e3_b8dd_f903_2760);
-        assert_eq!(score(seed("node2"), Jid::new(7)), 0xd394_db19_f05f_b391);
+        assert_eq!(hash(""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(hash("a"), 0xaf63_dc4c_8601_ec8c);
+        assert_eq!(hash("foobar"), 0x8594_4171_f739_67e8);
+        assert_eq!(score(hash("node1"), Jid::new(0)), 0xd33d_d250_d572_e7a8);
+        assert_eq!(score(hash("node1"), Jid::new(7)), 0x55e3_b8dd_f903_2760);
+        assert_eq!(score(hash("node2"), Jid::new(7)), 0xd394_db19_f05f_b391);
     }
 
     #[test]
