@@ -55,10 +55,33 @@ pub struct Faulty {
     plan: Arc<Plan>,
 }
 
+/// Which call.
+#[derive(Debug)]
+enum At {
+    Number(usize),
+    /// The next that writes at a path that begins so.
+    Write(String),
+}
+
+impl At {
+    fn is(&self, number: usize, request: &Request) -> bool {
+        match self {
+            At::Number(at) => *at == number,
+            At::Write(begins) => match request {
+                Request::Create { path, .. } | Request::Set { path, .. } | Request::Delete { path, .. } => {
+                    path.starts_with(begins)
+                }
+                Request::Multi(ops) => ops.iter().any(|op| op.path().starts_with(begins)),
+                _ => false,
+            },
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Plan {
     calls: AtomicUsize,
-    trap: Mutex<Option<(usize, Fault)>>,
+    trap: Mutex<Option<(At, Fault)>>,
     happened: AtomicBool,
     sprung: Notify,
 }
@@ -83,9 +106,12 @@ impl Faulty {
 
     /// Breaks the call with this number, counted from 0 at this moment. Only one.
     pub fn break_call(&self, number: usize, fault: Fault) {
-        self.plan.calls.store(0, Ordering::SeqCst);
-        self.plan.happened.store(false, Ordering::SeqCst);
-        *self.plan.trap.lock() = Some((number, fault));
+        self.plan.set(At::Number(number), fault);
+    }
+
+    /// Breaks the next call that writes at a path that begins so. Only one.
+    pub fn break_write(&self, begins: impl Into<String>, fault: Fault) {
+        self.plan.set(At::Write(begins.into()), fault);
     }
 
     /// The number of calls since the start or the last [`Faulty::break_call`].
@@ -111,16 +137,16 @@ impl Faulty {
 }
 
 impl Plan {
-    fn next(&self) -> Option<Fault> {
+    fn set(&self, at: At, fault: Fault) {
+        self.calls.store(0, Ordering::SeqCst);
+        self.happened.store(false, Ordering::SeqCst);
+        *self.trap.lock() = Some((at, fault));
+    }
+
+    fn next(&self, request: &Request) -> Option<Fault> {
         let number = self.calls.fetch_add(1, Ordering::SeqCst);
-        let mut trap = self.trap.lock();
-        match *trap {
-            Some((at, fault)) if at == number => {
-                *trap = None;
-                Some(fault)
-            }
-            _ => None,
-        }
+        let (_, fault) = self.trap.lock().take_if(|(at, _)| at.is(number, request))?;
+        Some(fault)
     }
 }
 
@@ -158,7 +184,7 @@ impl EngineSession for FaultySession {
     }
 
     fn send(&self, request: Request) -> BoxFuture<'static, Result<Reply>> {
-        let Some(fault) = self.faulty.plan.next() else {
+        let Some(fault) = self.faulty.plan.next(&request) else {
             return self.session.send(request);
         };
         let (session, faulty) = (self.session.clone(), self.faulty.clone());

@@ -11,6 +11,7 @@ use ingest_actors::stats::Stats;
 use ingest_harness::{FileServer, Matcher, RequestKind, eventually};
 use ingest_queue::map;
 use ingest_queue::states::BatchState;
+use ingest_store::faults::Fault;
 use ingest_store::{Mode, path};
 
 use crate::kit::{self, On, Place};
@@ -78,6 +79,73 @@ async fn a_node_is_registered_once_though_answers_are_lost() {
     .await;
     kit::clean(&queue).await;
     kit::drained(node).await;
+}
+
+/// The same on an embedded tree, where also the session is lost at the very call.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_is_registered_once_whatever_becomes_of_the_call() {
+    let own = format!("{}/node-1-", map::NODES);
+    for fault in [Fault::LoseRequest, Fault::LoseAnswer, Fault::ExpireBefore, Fault::ExpireAfter] {
+        let (place, faulty) = Place::with_faults();
+        let queue = place.queue().await;
+        let says = async |state: &str| {
+            eventually(&format!("{fault:?}: one node that is {state}"), kit::PATIENCE, || async {
+                let all = kit::components(&queue).await;
+                (all.len() == 1 && all[0].state == state && all[0].node == "node-1").then_some(())
+            })
+            .await;
+        };
+        faulty.break_write(own.as_str(), fault);
+        let node = place.node("node-1").await;
+        faulty.happened().await;
+        says("running").await;
+        let first = kit::components(&queue).await.remove(0).incarnation;
+        faulty.break_write(own.as_str(), fault);
+        assert_eq!(node.pause().await, Some(true), "{fault:?}");
+        faulty.happened().await;
+        says("paused").await;
+        // The same process is the same incarnation, on whatever session.
+        assert_eq!(kit::components(&queue).await[0].incarnation, first, "{fault:?}");
+        kit::clean(&queue).await;
+        kit::drained(node).await;
+        assert!(kit::components(&queue).await.is_empty(), "{fault:?}");
+    }
+}
+
+/// What holds: a node that is gone without a word is not in the registry any more when its session has ended, and those
+/// that live are.
+async fn a_node_that_is_killed_leaves_the_registry_with_its_session(on: On) {
+    let place = Place::new(on).await;
+    let queue = place.queue().await;
+    let (killed, other) = (place.node("node-1").await, place.node("node-2").await);
+    let names = async || {
+        let mut names: Vec<_> = kit::components(&queue).await.into_iter().map(|one| one.node).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names().await, ["node-1", "node-2"]);
+    killed.stop();
+    killed.ended().await;
+    eventually("only the other", kit::PATIENCE, || async { (names().await == ["node-2"]).then_some(()) })
+        .await;
+    // And that one knows it.
+    leads(&queue, "timer", "node-2").await;
+    let again = place.node("node-1").await;
+    assert_eq!(names().await, ["node-1", "node-2"]);
+    kit::clean(&queue).await;
+    for node in [again, other] {
+        kit::drained(node).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_killed_leaves_the_registry_with_its_session_embedded() {
+    a_node_that_is_killed_leaves_the_registry_with_its_session(On::Embedded).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_killed_leaves_the_registry_with_its_session_zookeeper() {
+    a_node_that_is_killed_leaves_the_registry_with_its_session(On::Zookeeper).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
