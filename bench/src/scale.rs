@@ -7,7 +7,7 @@
 //! costs to acquire a job. Beside each of these is the same with 100 jobs on the same server in the same run. At last the jobs are
 //! worked on, and the tree must be as fsck wants it.
 //!
-//! It fails if a row has no job or two, if a node takes more than 600 MB, if a job is dearer by half than among 100, if
+//! It fails if a row has no job or two, if a node takes more than 600 MB, if a job is dearer by a third than among 100, if
 //! something of the API does not answer, or if the tree is not clean.
 
 mod asking;
@@ -41,7 +41,7 @@ const HEAP: &str = "8g";
 /// The most that a node may ever have had.
 const MOST_MEMORY: u64 = 600_000_000;
 /// A job among very many may cost so much less per second than one among few.
-const LEAST_RATIO: f64 = 0.5;
+const LEAST_RATIO: f64 = 0.75;
 const JUDGED: Duration = Duration::from_secs(10);
 const WORKERS: usize = 128;
 /// Nobody takes a job: all of them wait.

@@ -1,10 +1,13 @@
 //! Small requests beside large lists: a write of another session on the same server, and one job shown by the node that makes
-//! the lists.
+//! the lists. Then the same beside another who asks the server itself for all names of the queue, one time after
+//! another, as a node does when it starts, after a reconnect and with the sweep.
 
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
-use ingest_store::recipes::settle;
+use anyhow::{Result, ensure};
+use ingest_queue::map;
+use ingest_queue::states::JobState;
+use ingest_store::recipes::{look, settle};
 use ingest_store::{Mode, Session};
 
 use super::asking::{client, get};
@@ -22,7 +25,7 @@ const ONE: &str = "/api/v1/jobs/jid0000000007";
 const PLACE: &str = "/small";
 
 /// Times of one kind of request.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 struct Times(Vec<Duration>);
 
 impl Times {
@@ -55,18 +58,48 @@ pub(super) async fn measure(context: &Context, trees: &Trees, address: &str, row
         beside = both(&tree.session, address, span) => beside?,
         ended = lists => return Err(ended.err().unwrap_or_else(|| anyhow::anyhow!("the lists have ended"))),
     };
+    let (listed, listing) = beside_listings(trees, &tree.session, address, span, rows).await?;
     tree.close().await?;
     let report = &context.report;
-    let kinds = [("a small write", alone.0, beside.0), ("one job shown", alone.1, beside.1)];
-    for (what, mut alone, mut beside) in kinds {
+    let kinds =
+        [("a small write", [alone.0, beside.0, listed.0]), ("one job shown", [alone.1, beside.1, listed.1])];
+    let beside =
+        ["alone".to_owned(), format!("beside lists of {rows}"), format!("beside listings of {rows}")];
+    for (what, mut times) in kinds {
         for (name, percent) in [("median", 50), ("p99", 99), ("longest", 100)] {
-            let case = format!("{what}, {name}, alone");
-            report.print(&report.row(case, alone.ms(percent), "ms"))?;
-            let case = format!("{what}, {name}, beside lists of {rows}");
-            report.print(&report.row(case, beside.ms(percent), "ms"))?;
+            for (times, beside) in times.iter_mut().zip(&beside) {
+                report.print(&report.row(format!("{what}, {name}, {beside}"), times.ms(percent), "ms"))?;
+            }
         }
     }
+    for (name, percent) in [("median", 50), ("longest", 100)] {
+        report.print(&report.row(
+            format!("a listing of {rows}, {name}"),
+            listing.clone().ms(percent),
+            "ms",
+        ))?;
+    }
     Ok(())
+}
+
+/// The same while another session lists the whole queue again and again; and how long each of those listings took.
+async fn beside_listings(
+    trees: &Trees,
+    session: &Session,
+    address: &str,
+    span: Duration,
+    rows: u64,
+) -> Result<((Times, Times), Times)> {
+    let lister = trees.open(ZOOKEEPER, "many").await?;
+    let queue = map::queue(JobState::Pending);
+    let listing = times(span, async || {
+        let (names, _) = look(&lister.session, || lister.session.children(queue.as_str())).await?;
+        ensure!(names.len() as u64 == rows, "{} of {rows} names were listed", names.len());
+        Ok(())
+    });
+    let found = tokio::try_join!(both(session, address, span), listing)?;
+    lister.close().await?;
+    Ok(found)
 }
 
 /// Both kinds side by side, each one request after another.
