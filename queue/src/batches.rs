@@ -9,6 +9,7 @@ mod actions;
 mod delete;
 mod expansion;
 mod lease;
+mod parts;
 mod report;
 mod reported;
 

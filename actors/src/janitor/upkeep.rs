@@ -9,14 +9,12 @@
 
 use std::time::{Duration, Instant};
 
-use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use ingest_queue::date::Date;
 use ingest_queue::error::Error;
-use ingest_queue::ids::Bid;
+use ingest_queue::fsck;
 use ingest_queue::limits::clean::IDLE;
-use ingest_queue::map::{self, BatchNode};
-use ingest_queue::{fsck, queue};
-use ingest_store::recipes::{look, settle, shard};
+use ingest_queue::map;
+use ingest_store::recipes::{look, settle};
 use ingest_store::{Kind, Mode, Session, path};
 use serde::{Deserialize, Serialize};
 
@@ -26,8 +24,6 @@ use crate::settings::Upkeep;
 const LOCK: &str = "lock";
 /// What a run removes at most; the next goes on. Batches are larger, and have a bound of their own.
 const MOST: usize = 10_000;
-/// Batches that are looked at side by side.
-const AT_ONCE: usize = 16;
 
 /// What is cleaned up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -197,35 +193,12 @@ impl State {
             Routine::Keys => {
                 fsck::collect_keys(queue.session(), &fsck::Options::new(queue.dialect()), MOST).await
             }
-            Routine::Shards => shards(queue, self.house.settings.load().upkeep.keep_parts).await,
+            Routine::Shards => {
+                let keep = self.house.settings.load().upkeep.keep_parts;
+                queue.collect_parts(keep, MOST).await
+            }
         }
     }
-}
-
-/// Parts that were never announced, of everything that is large.
-async fn shards(queue: &queue::Queue, keep: Duration) -> Result<usize, Error> {
-    let session = queue.session();
-    let (names, _) = look(session, || session.children(map::BATCHES)).await?;
-    let bids = names.iter().filter_map(|name| name.parse::<Bid>().ok());
-    let values = bids.flat_map(|bid| [BatchNode::Manifest, BatchNode::StatusReport].map(|node| node.of(bid)));
-    let values: Vec<String> = values.collect();
-    stream::iter(values)
-        .map(|at| async move {
-            let Some(stat) = look(session, || session.exists(at.as_str())).await? else { return Ok(0) };
-            // One is the value itself.
-            if stat.num_children == 0 || (stat.num_children == 1 && stat.data_length > 0) {
-                return Ok(0);
-            }
-            match shard::collect(session, &at, keep).await {
-                Ok(removed) => Ok(removed),
-                // It is gone, or for `fsck`.
-                Err(error) if matches!(error.kind(), Kind::NoNode | Kind::Corrupt) => Ok(0),
-                Err(error) => Err(Error::from(error)),
-            }
-        })
-        .buffer_unordered(AT_ONCE)
-        .try_fold(0, |sum, removed| futures::future::ready(Ok(sum + removed)))
-        .await
 }
 
 /// `None`: it is ours.

@@ -207,7 +207,7 @@ async fn make_dirs(session: &Session, at: &str) -> Result<()> {
 }
 
 async fn collect(session: &Session, at: &str, options: &Options) -> Result<()> {
-    match recipes::settle(session, || shard::collect(session, at, options.grace)).await.answer {
+    match recipes::settle(session, || shard::collect(session, at, options.grace, usize::MAX)).await.answer {
         Err(error) if !matches!(error.kind(), Kind::NoNode | Kind::Corrupt) => Err(error.into()),
         _ => Ok(()),
     }

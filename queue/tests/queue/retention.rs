@@ -10,14 +10,16 @@ use ingest_queue::dialect::Dialect;
 use ingest_queue::error::Result;
 use ingest_queue::fsck;
 use ingest_queue::ids::{Bid, Jid};
-use ingest_queue::map::{self, RequestNode};
+use ingest_queue::map::{self, BatchNode, RequestNode};
 use ingest_queue::nodes::{Keys, Node as _};
 use ingest_queue::queue::Queue;
 use ingest_queue::requests::NewRequest;
 use ingest_queue::states::JobState;
+use ingest_store::recipes::shard;
 use ingest_store::{Mode, path};
 
 use crate::every_fault::through_every_fault;
+use crate::requests::noise;
 use crate::tree::{Tree, on_both_engines};
 use crate::world::{batch_of, bring, clean, deposit, new_jobs, queue, queue_on, waiting};
 
@@ -39,16 +41,19 @@ enum What {
     IdleSemaphores,
     LeakedSlots,
     Keys,
+    /// Of large values that were never announced.
+    Parts,
 }
 
 impl What {
-    const ALL: [What; 6] = [
+    const ALL: [What; 7] = [
         What::CompletedJobs,
         What::Requests,
         What::Leftovers,
         What::IdleSemaphores,
         What::LeakedSlots,
         What::Keys,
+        What::Parts,
     ];
 
     async fn plant(self, queue: &Queue, count: usize) {
@@ -64,6 +69,7 @@ impl What {
         if let What::LeakedSlots = self {
             put(semaphore("slots"), r#"{"kind":"host","name":"slots"}"#.into()).await;
         }
+        let bid = if let What::Parts = self { batch_of(queue, 1).await.0 } else { Bid::new(0) };
         for number in 0..count {
             match self {
                 What::CompletedJobs => {}
@@ -84,6 +90,10 @@ impl What {
                     let nobody = Keys::default().waits(&key, Bid::new(9_999)).write(Dialect::Design);
                     put(map::journal_key(&key), String::from_utf8(nobody.to_vec()).unwrap()).await;
                 }
+                What::Parts => {
+                    let at = BatchNode::Manifest.of(bid);
+                    shard::prepare(queue.session(), &at, noise(200_000).as_bytes()).await.unwrap();
+                }
             }
         }
     }
@@ -101,6 +111,7 @@ impl What {
             What::Keys => {
                 fsck::collect_keys(queue.session(), &fsck::Options::new(Dialect::Design), most).await
             }
+            What::Parts => queue.collect_parts(Duration::ZERO, most).await,
         }
     }
 }

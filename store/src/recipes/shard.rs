@@ -321,16 +321,21 @@ impl<'a> Unpacking<'a> {
 }
 
 /// Removes parts below `path` that its node does not announce and that are older than `grace`, which
-/// must be longer than any writer takes. Returns how many values were removed.
-pub async fn collect(session: &Session, path: &str, grace: Duration) -> Result<usize> {
+/// must be longer than any writer takes; those of so many values at the most. Returns how many values were removed.
+pub async fn collect(session: &Session, path: &str, grace: Duration, most: usize) -> Result<usize> {
     let (data, _) = session.get(path).await?;
     let announced = if data.is_empty() { None } else { Some(parse(path, &data)?.0.id) };
+    let mut ids = session.children(path).await?.0;
+    ids.retain(|id| announced.as_deref() != Some(id.as_str()) && is_id(id));
+    if ids.is_empty() {
+        return Ok(0);
+    }
     let clock = super::ltime::server_clock(session).await?;
     let grace = i64::try_from(grace.as_millis()).unwrap_or(i64::MAX);
     let mut removed = 0;
-    for id in session.children(path).await?.0 {
-        if announced.as_deref() == Some(id.as_str()) || !is_id(&id) {
-            continue;
+    for id in ids {
+        if removed == most {
+            break;
         }
         let dir = path::join(path, &id);
         match session.exists(dir.as_str()).await? {

@@ -136,7 +136,7 @@ async fn a_sharded_value_is_old_or_new_through_every_fault() {
         let (value, stat) = shard::read(&reader, PATH, 1 << 30).await.unwrap().unwrap();
         assert!(value == old || value == new, "half a value: {fault:?} at {number}");
         // Whatever was left over goes with the next collection, and the value does not.
-        shard::collect(&reader, PATH, std::time::Duration::ZERO).await.unwrap();
+        shard::collect(&reader, PATH, std::time::Duration::ZERO, usize::MAX).await.unwrap();
         assert_eq!(reader.children(PATH).await.unwrap().0.len(), 1);
         assert!(shard::read(&reader, PATH, 1 << 30).await.unwrap().unwrap().0 == value);
         shard::write(&reader, PATH, &new, stat.version).await.unwrap();

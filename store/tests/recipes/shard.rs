@@ -14,6 +14,7 @@ on_both_engines!(
     a_write_at_an_old_version_changes_nothing,
     readers_never_see_half_of_a_value,
     parts_that_nobody_announced_are_collected_after_the_grace_time,
+    parts_beside_a_small_value_are_collected_too_so_many_at_a_time,
     a_damaged_part_is_recognised,
     a_missing_part_is_recognised,
     a_value_larger_than_wanted_is_refused_before_it_is_read,
@@ -117,10 +118,22 @@ async fn parts_that_nobody_announced_are_collected_after_the_grace_time(tree: &T
     shard::prepare(&session, PATH, &noise(1 << 20)).await.unwrap();
     session.create(format!("{PATH}/foreign"), "", Mode::Persistent).await.unwrap();
     assert_eq!(parts(&session).await, 3);
-    assert_eq!(shard::collect(&session, PATH, Duration::from_hours(1)).await.unwrap(), 0);
-    assert_eq!(shard::collect(&session, PATH, Duration::ZERO).await.unwrap(), 1);
+    assert_eq!(shard::collect(&session, PATH, Duration::from_hours(1), usize::MAX).await.unwrap(), 0);
+    assert_eq!(shard::collect(&session, PATH, Duration::ZERO, usize::MAX).await.unwrap(), 1);
     assert_eq!(parts(&session).await, 2, "what is announced stays, and what is not ours");
     assert!(read(&session).await == value);
+}
+
+async fn parts_beside_a_small_value_are_collected_too_so_many_at_a_time(tree: &Tree) {
+    let session = tree.mortal_session().await;
+    shard::write(&session, PATH, b"small", None).await.unwrap();
+    for _ in 0..3 {
+        shard::prepare(&session, PATH, &noise(200 << 10)).await.unwrap();
+    }
+    for expected in [2, 1, 0] {
+        assert_eq!(shard::collect(&session, PATH, Duration::ZERO, 2).await.unwrap(), expected);
+    }
+    assert_eq!((parts(&session).await, read(&session).await), (0, b"small".to_vec()));
 }
 
 async fn first_part(session: &Session) -> String {
@@ -210,7 +223,7 @@ async fn a_stream_that_cannot_be_read_announces_nothing(tree: &Tree) {
     let error = shard::prepare_from(&session, PATH, Broken(40)).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Disk);
     assert!(shard::read(&session, PATH, LIMIT).await.unwrap().is_none());
-    assert_eq!(shard::collect(&session, PATH, Duration::ZERO).await.unwrap(), 1);
+    assert_eq!(shard::collect(&session, PATH, Duration::ZERO, usize::MAX).await.unwrap(), 1);
 }
 
 async fn a_stream_is_read_only_as_far_as_it_is_right(tree: &Tree) {
