@@ -47,7 +47,7 @@ const ROUNDS: u32 = 10;
 
 /// More transitions per second than are ever reached, on the machines that this is run on: enough jobs
 /// are made for so many.
-const MOST: f64 = 20_000.0;
+const MOST: f64 = 60_000.0;
 
 impl Way {
     fn case(self, engine: &str) -> String {
