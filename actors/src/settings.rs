@@ -160,7 +160,7 @@ pub struct Queue {
     #[serde(with = "humantime_serde")]
     pub rank_delay: Duration,
     /// How far behind the first of its priority, in job numbers, a job may be that this node comes first for, to be taken
-    /// before it; and how often in a row the first may be passed over for that. 0: strictly in order.
+    /// before it while the first is left to the nodes before this one. 0: strictly in order.
     pub rank_window: u32,
     /// How long a ref that disagrees with its job's status is left alone before it is looked at again.
     #[serde(with = "humantime_serde")]

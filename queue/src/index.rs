@@ -7,7 +7,7 @@
 //! effective priority (lifted by waiting), then process date, then id. A job that is taken here is not
 //! offered again here, by whatever ref, until its task has ended and said so. Where several nodes take from one
 //! queue, each prefers among the first of a priority those that it comes first for, so that they do not all try the
-//! same ones; nobody is passed over for that more often than the window is wide. A job that cannot run
+//! same ones; nobody is passed over for that longer than its rank makes it wait. A job that cannot run
 //! now (locked elsewhere, at a limit, not due, doubtful) stands aside and blocks no other.
 //!
 //! **When things break.** What is here is a hint: the tree decides when the job is acquired. Refs that
@@ -46,7 +46,7 @@ pub struct Settings {
     #[serde(with = "humantime_serde")]
     pub rank_delay: Duration,
     /// How far behind the first of its priority, in job numbers, one may be that this node comes first for, to be taken
-    /// before it; and how often in a row the first may be passed over for that. 0: never.
+    /// before it while the first is left to the nodes before this one. 0: none is.
     pub rank_window: u32,
     /// How long a ref that disagrees with its job's status is left alone before it is looked at again.
     #[serde(with = "humantime_serde")]

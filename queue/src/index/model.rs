@@ -49,8 +49,8 @@ struct Model {
     departed: HashSet<QueueRef>,
     highest: u32,
     order: u32,
-    /// Of each state: who was first when another was taken, and how often in a row.
-    passed: HashMap<JobState, (QueueRef, u32)>,
+    /// Of each state: who was first when another was taken, and since when.
+    passed: HashMap<JobState, (QueueRef, Instant)>,
     ranks: Ranks,
 }
 
@@ -104,8 +104,9 @@ impl Model {
 
     /// Who is taken instead of the first, because this node comes first for it.
     fn own_turn(&self, first: &Known, now: Instant) -> Option<Known> {
-        let times = self.passed.get(&first.entry.state).filter(|(entry, _)| *entry == first.entry);
-        if self.ranks.rank(first.entry.jid) == 0 || times.is_some_and(|(_, n)| *n >= SETTINGS.rank_window) {
+        let passed = self.passed.get(&first.entry.state).filter(|(entry, _)| *entry == first.entry);
+        let rank = u32::try_from(self.ranks.rank(first.entry.jid)).unwrap();
+        if passed.map_or(now, |(_, since)| *since) + SETTINGS.rank_delay * rank <= now {
             return None;
         }
         let (state, priority) = (first.entry.state, first.entry.priority);
@@ -181,10 +182,9 @@ impl Model {
     fn take(&mut self, state: JobState, now: Instant) -> Option<Candidate> {
         let first = self.first(state, now)?;
         let own = self.own_turn(&first, now);
-        let times =
-            self.passed.remove(&state).filter(|(entry, _)| *entry == first.entry).map_or(0, |(_, n)| n);
+        let since = self.passed.remove(&state).filter(|(entry, _)| *entry == first.entry).map(|(_, at)| at);
         if own.is_some() {
-            self.passed.insert(state, (first.entry, times + 1));
+            self.passed.insert(state, (first.entry, since.unwrap_or(now)));
         }
         let entry = own.unwrap_or(first);
         self.entries.retain(|known| known.entry != entry.entry);

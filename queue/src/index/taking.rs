@@ -13,7 +13,7 @@ impl Index {
     pub fn take(&mut self, state: JobState, now: Instant) -> Option<Candidate> {
         self.advance(now);
         let head = self.ready(state, now)?;
-        let head = self.own_turn(state, &head);
+        let head = self.own_turn(state, &head, now);
         let entry = QueueRef::new(state, head.slot.1, head.slot.0);
         self.states.get_mut(&state)?.leave(head.slot)?;
         let taken = Taken { entry, since: head.since, presence: Presence::Listed, others: Vec::new() };
@@ -151,17 +151,17 @@ impl Index {
     }
 
     /// One that this node comes first for, of the same priority and little further back than the first; else the first
-    /// itself. Others try that one now, and whoever is passed over often enough is passed over no more.
-    fn own_turn(&mut self, state: JobState, head: &Head) -> Head {
-        let window = self.settings.rank_window;
+    /// itself. The first is left to those who come before this node as long as any job is, from when it came to be the first.
+    fn own_turn(&mut self, state: JobState, head: &Head, now: Instant) -> Head {
         let is_own = |jid| self.ranks.rank(jid) == 0 && !self.taken.contains_key(&jid);
         let Some(waiting) = self.states.get(&state) else { return *head };
+        let is_left = self.turn(head.slot.0, waiting.passed_over(head).unwrap_or(now)) > now;
         // One in as many as there are nodes is found soon, however many stand in the window.
-        let own = (!is_own(head.slot.0) && waiting.passed_over(head) < window)
-            .then(|| waiting.behind(head, window).find(|behind| is_own(behind.slot.0)))
+        let own = is_left
+            .then(|| waiting.behind(head, self.settings.rank_window).find(|behind| is_own(behind.slot.0)))
             .flatten();
         if let Some(waiting) = self.states.get_mut(&state) {
-            waiting.pass_over(own.is_some().then_some(head));
+            waiting.pass_over(own.is_some().then_some(head), now);
         }
         own.unwrap_or(*head)
     }

@@ -420,22 +420,24 @@ fn nobody_is_passed_over_by_one_far_behind_or_of_another_priority() {
 }
 
 #[test]
-fn the_first_is_passed_over_only_so_often_however_many_own_ones_stand_behind() {
+fn the_first_is_passed_over_only_as_long_as_its_rank_makes_it_wait() {
     let start = Instant::now() + 60 * MINUTE;
-    let (mut index, own) = shared(0..400, 30, start);
+    let (mut index, own) = shared(0..400, 400, start);
     let names: Vec<String> = ["a", "b", "c"].map(Into::into).into();
-    let number = (500..600).find(|number| super::rank_of(&names, "a", *number) > 0).unwrap();
-    let first = pending(5, number);
-    take_all(&mut index, start);
-    // They become due after the first came, and stand behind it, all in the same place but for their order.
-    for entry in &own {
-        index.put_back(entry.jid, start);
-        index.date(entry.jid, Some(start + MINUTE), start);
+    let first = (0..400).map(|number| pending(5, number)).find(|entry| !own.contains(entry)).unwrap();
+    let rank = super::rank_of(&names, "a", first.jid.number());
+    let wait = Settings::default().rank_delay * u32::try_from(rank).unwrap();
+    let mut taken = own.iter();
+    // Those before it are its own, and one more: from then on the first is passed over.
+    while taken.as_slice().first().is_some_and(|entry| *entry < first) {
+        assert_eq!(take(&mut index, start), taken.next().copied());
     }
-    index.created(first, start);
-    let taken = take_all(&mut index, start + 2 * MINUTE);
-    assert!(taken.len() > 100, "{}", taken.len());
-    assert_eq!(taken.iter().position(|taken| *taken == first), Some(30));
+    for passed in [Duration::ZERO, wait / 2, wait.saturating_sub(MS)] {
+        assert_eq!(take(&mut index, start + passed), taken.next().copied());
+    }
+    assert_eq!(take(&mut index, start + wait), Some(first));
+    // The next one has its own time.
+    assert_eq!(take(&mut index, start + wait), taken.next().copied());
 }
 
 #[test]

@@ -79,8 +79,8 @@ pub(super) struct Waiting {
     aside: BTreeMap<Slot, Aside>,
     /// The places of those that had a date, for as long as they are known.
     late: HashMap<Slot, Place>,
-    /// Who was first when another was taken, and how often in a row.
-    passed: Option<(Slot, u32)>,
+    /// Who was first when another was taken, and since when that is so.
+    passed: Option<(Slot, Instant)>,
 }
 
 impl Waiting {
@@ -214,14 +214,14 @@ impl Waiting {
         })
     }
 
-    /// How often in a row another was taken while this one came first.
-    pub(super) fn passed_over(&self, head: &Head) -> u32 {
-        self.passed.filter(|(slot, _)| *slot == head.slot).map_or(0, |(_, times)| times)
+    /// Since when others are taken while this one comes first.
+    pub(super) fn passed_over(&self, head: &Head) -> Option<Instant> {
+        self.passed.filter(|(slot, _)| *slot == head.slot).map(|(_, since)| since)
     }
 
     /// Somebody was taken: the first, or another while this one came first.
-    pub(super) fn pass_over(&mut self, first: Option<&Head>) {
-        self.passed = first.map(|first| (first.slot, self.passed_over(first) + 1));
+    pub(super) fn pass_over(&mut self, first: Option<&Head>, now: Instant) {
+        self.passed = first.map(|first| (first.slot, self.passed_over(first).unwrap_or(now)));
     }
 
     pub(super) fn in_line(&self) -> usize {
