@@ -4,12 +4,12 @@
 //! before it is answered. Several processes may use the file on one machine; never put it on a network file
 //! system.
 //!
-//! **When things break.** A writer that waits longer than [`PATIENCE`] for another process is put off, and so
+//! **When things break.** Those who open a new file at the same moment wait for each other. A writer that waits longer than [`PATIENCE`] for another process is put off, and so
 //! is a full or failing disk. A file that is no database, or a damaged one, fails: restore it.
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -52,7 +52,7 @@ impl SqliteInventory {
             .foreign_keys(true);
         let pool =
             |connections| SqlitePoolOptions::new().max_connections(connections).acquire_timeout(PATIENCE);
-        let writer = pool(1).connect_with(options.clone()).await.map_err(|error| failure(&place, error))?;
+        let writer = in_turn(pool(1), &options).await.map_err(|error| failure(&place, error))?;
         let readers = pool(READERS).connect_lazy_with(options.pragma("query_only", "ON"));
         let inventory = Self { writer, readers, place };
         let mut transaction = inventory.write().await?;
@@ -86,19 +86,40 @@ impl Engine for SqliteInventory {
     }
 }
 
+/// Whoever opens a new file first brings it into its mode, and whoever comes at that very moment is refused at once and not made to
+/// wait as later: it tries again for as long as one waits otherwise.
+async fn in_turn(pool: SqlitePoolOptions, options: &SqliteConnectOptions) -> sqlx::Result<SqlitePool> {
+    let (began, mut pause) = (Instant::now(), FIRST_PAUSE);
+    loop {
+        match pool.clone().connect_with(options.clone()).await {
+            Err(error) if code(&error) == Some(BUSY) && began.elapsed() < PATIENCE => {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+            answer => return answer,
+        }
+    }
+}
+
+const BUSY: u32 = 5;
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// The primary code of what the database says: the lower byte, the rest says more of it.
+fn code(error: &sqlx::Error) -> Option<u32> {
+    let code: u32 = error.as_database_error()?.code()?.parse().ok()?;
+    Some(code & 0xff)
+}
+
 /// The primary codes that pass, or are repaired without a change to the file: busy, locked, a failing disk, a
 /// full one.
-const PASSING: [u32; 4] = [5, 6, 10, 13];
+const PASSING: [u32; 4] = [BUSY, 6, 10, 13];
 
 #[allow(clippy::needless_pass_by_value, reason = "it is the end of the error")]
 fn failure(place: &str, error: sqlx::Error) -> Failure {
     let why = format!("the inventory {place}: {error}");
     let passes = match &error {
-        // The lower byte is the primary code, the rest says more of it.
-        sqlx::Error::Database(error) => error
-            .code()
-            .and_then(|code| code.parse::<u32>().ok())
-            .is_some_and(|code| PASSING.contains(&(code & 0xff))),
+        sqlx::Error::Database(_) => code(&error).is_some_and(|code| PASSING.contains(&code)),
         sqlx::Error::Io(_)
         | sqlx::Error::WorkerCrashed
         | sqlx::Error::PoolTimedOut

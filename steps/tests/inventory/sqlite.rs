@@ -72,3 +72,19 @@ async fn rows_that_make_no_sense_are_shown_and_not_guessed() {
     let Err(Failure::Fail(why)) = inventory.object(&ark("m5a")).await else { panic!("it was read") };
     assert!(why.contains("holds what it should not") && why.contains("xyz"), "{why}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn nodes_that_make_a_new_file_at_the_same_moment_wait_for_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    for round in 0..20 {
+        let path = dir.path().join(format!("{round}.sqlite"));
+        let open = || {
+            let path = path.clone();
+            tokio::spawn(async move { SqliteInventory::open(&path).await })
+        };
+        let opened: Vec<_> = (0..8).map(|_| open()).collect();
+        for one in opened {
+            one.await.unwrap().unwrap().close().await;
+        }
+    }
+}
