@@ -259,6 +259,19 @@ fn fields_that_nobody_knows_are_kept_in_every_node_of_json() {
 }
 
 #[test]
+fn numbers_that_no_integer_holds_stay_what_they_were_read_as_however_often_they_are_written() {
+    for number in ["444444444444444444444444", "0.1", "1e-7", "9007199254740993.5", &"7".repeat(100)] {
+        let text = format!(r#"{{"token":"t","theirs":{number}}}"#);
+        let meant: f64 = number.parse().unwrap();
+        let mut token = AccessToken::read(text.as_bytes()).unwrap();
+        for _ in 0..3 {
+            assert_eq!(token.other["theirs"].as_f64(), Some(meant), "{number}");
+            token = AccessToken::read(&token.write(Dialect::Design)).unwrap();
+        }
+    }
+}
+
+#[test]
 fn ids_and_numbers_are_read_around_white_space_and_nothing_else() {
     assert_eq!(read_id::<Bid>(b" bid0000000007\n"), Ok(Bid::new(7)));
     assert_eq!(Number::read(b" 42\n"), Ok(Number(42)));
