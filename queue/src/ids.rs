@@ -8,7 +8,7 @@ const DIGITS: usize = 10;
 
 /// A name that is not an id of this kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{name}` is not a {what}: it should be `{prefix}` and ten digits")]
+#[error("`{name}` is no {what}: it should be `{prefix}` and ten digits")]
 pub struct NotAnId {
     name: String,
     what: &'static str,
@@ -103,7 +103,7 @@ mod tests {
     fn what_is_no_id_is_refused_by_name() {
         for name in ["", "jid", "jid7", "jid00000000007", "jid000000000x", "bid0000000007", "jid2147483648"] {
             let error = name.parse::<Jid>().unwrap_err().to_string();
-            assert!(error.contains(&format!("`{name}` is not a job id")), "{error}");
+            assert!(error.contains(&format!("`{name}` is no job id")), "{error}");
         }
     }
 }

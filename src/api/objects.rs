@@ -1,7 +1,8 @@
 //! Stored objects: whether their content is still what was stored.
 //!
 //! **When things break.** Everything that is wrong with an object is told with it, and the audit goes on with the
-//! next. One that no storage has is damaged, too. A storage that is away ends it, with a problem as the last line.
+//! next. One that no storage has is damaged, too; whoever looks at all of them hears of those that the inventory
+//! knows and no storage has. A storage that is away ends it, with a problem as the last line.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use futures::StreamExt as _;
 use ingest_actors::house::Life;
 use ingest_queue::list::{self, Filter, PageRequest};
 use ingest_steps::ark::Ark;
+use ingest_steps::inventory::Inventory;
 use ingest_steps::outcome::{Cancel, Failure, Progress};
 use ingest_steps::storage::{Audit, Storage};
 
@@ -40,7 +42,7 @@ enum Wanted {
 #[utoipa::path(get, path = "/api/v1/objects/audit", tag = "objects", security(("token" = ["operator"])), params(
     ("ark" = Option<Vec<ArkWord>>, Query, description = "these objects; may be repeated"),
     ("batch" = Option<String>, Query, description = "those of this batch: bid or uuid"),
-    ("all" = Option<bool>, Query, description = "all that are stored"),
+    ("all" = Option<bool>, Query, description = "all that are stored, and all that are recorded"),
 ), responses(
     (status = 200, description = "lines; the last is `done` or `problem`", body = AuditLine, content_type = "application/x-ndjson"),
     (status = "default", body = Problem, content_type = "application/problem+json"),
@@ -133,8 +135,9 @@ async fn run(life: Arc<Life>, arks: Option<Vec<String>>, teller: Teller) {
     let cancel = Cancel::new();
     // Whoever leaves drops this, and what reads on threads of its own is told to stop.
     let _stops = cancel.clone().drop_guard();
-    let storages = life.services().storages.clone();
-    let mut work = Work { storages, cancel, teller, sum: Audited::default() };
+    let services = life.services();
+    let (storages, inventory) = (services.storages.clone(), services.inventory.clone());
+    let mut work = Work { storages, inventory, cancel, teller, sum: Audited::default() };
     let ended = match arks {
         Some(arks) => work.named(&arks).await,
         None => work.all().await,
@@ -148,6 +151,8 @@ async fn run(life: Arc<Life>, arks: Option<Vec<String>>, teller: Teller) {
 
 struct Work {
     storages: Storages,
+    /// None where another service owns it.
+    inventory: Option<Arc<dyn Inventory>>,
     cancel: Cancel,
     teller: Teller,
     sum: Audited,
@@ -189,7 +194,47 @@ impl Work {
                 }
             }
         }
-        Ok(())
+        match self.inventory.clone() {
+            Some(inventory) => self.recorded(&*inventory).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Tells of what is recorded and not stored. What is there was read already.
+    async fn recorded(&mut self, inventory: &dyn Inventory) -> Result<(), Failure> {
+        let mut after = None;
+        loop {
+            let page = inventory.objects(after.as_ref()).await?;
+            let Some((last, _)) = page.last() else { return Ok(()) };
+            after = Some(last.clone());
+            for (ark, head) in page {
+                let ark = ark.to_string();
+                let why = match self.newest(&ark).await? {
+                    None => "it is recorded, and no storage has it".to_owned(),
+                    Some(newest) if newest < head => {
+                        // It was counted when it was read.
+                        self.sum.objects = self.sum.objects.saturating_sub(1);
+                        format!("version {head} is recorded, and the newest that is stored is {newest}")
+                    }
+                    Some(_) => continue,
+                };
+                self.tell(&ark, "", Audit { problems: vec![why], ..Audit::default() }).await;
+            }
+        }
+    }
+
+    /// The newest version that any storage has. What cannot be read was told of already.
+    async fn newest(&self, ark: &str) -> Result<Option<u32>, Failure> {
+        let mut newest = None;
+        for storage in self.storages.values() {
+            let head = match storage.manifest(ark, None).await {
+                Ok(manifest) => manifest.map(|manifest| manifest.head),
+                Err(Failure::Fail(_) | Failure::Hopeless(_)) => Some(u32::MAX),
+                Err(failure) => return Err(failure),
+            };
+            newest = newest.max(head);
+        }
+        Ok(newest)
     }
 
     async fn one(&mut self, name: &str, storage: &Arc<dyn Storage>, ark: &str) -> Result<(), Failure> {

@@ -120,6 +120,10 @@ pub trait Inventory: std::fmt::Debug + Send + Sync {
 
     /// The local ids of an object, in their order; none if there is no such object.
     fn local_ids<'a>(&'a self, ark: &'a Ark) -> BoxFuture<'a, Result<Vec<String>>>;
+
+    /// A page of all objects, each with its newest version, in the database's own order: those after this one.
+    /// The end is an empty page.
+    fn objects<'a>(&'a self, after: Option<&'a Ark>) -> BoxFuture<'a, Result<Vec<(Ark, u32)>>>;
 }
 
 impl Record {

@@ -1,5 +1,6 @@
 //! `fsck`, `audit` and `export`, through a node.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ingest_queue::map;
@@ -89,6 +90,67 @@ async fn damaged_objects_are_found_by_an_audit() {
     node.cli(&["audit", "nonsense"]).await.is(2);
     node.cli(&["audit"]).await.is(2);
     node.cli(&["audit", "--batch", "bid0000009999"]).await.is(10);
+}
+
+#[tokio::test]
+async fn an_object_that_is_recorded_and_not_stored_is_found_by_an_audit_of_all() {
+    let node = TestNode::start().await;
+    let (one, two) = (node.submit("one.txt", "one").await, node.submit("two.txt", "two").await);
+    node.batch_is(&one, "completed").await;
+    node.batch_is(&two, "completed").await;
+    let lost = node.json(&["job", "list", "--batch", &two]).await["jobs"][0]["primary_id"].clone();
+    let lost = lost.as_str().unwrap();
+
+    let storage = node.dir.path().join("storage");
+    let object = object_with(&storage, "two.txt");
+    std::fs::rename(&object, node.dir.path().join("elsewhere")).unwrap();
+    let found = node.cli(&["audit", "--all"]).await.is(1);
+    let found = found.says(&[lost, "it is recorded, and no storage has it", "2 objects"]);
+    found.complains(&["1 of 2 objects not as stored"]);
+    std::fs::rename(node.dir.path().join("elsewhere"), &object).unwrap();
+    node.cli(&["audit", "--all"]).await.is(0).says(&["2 objects", "0 not as stored"]);
+
+    // A version that was there once.
+    let again =
+        ["submit", "--primary-id", lost, "--submission-mode", "update", "--wait", "-p", "test_content"];
+    let newer = node.dir.path().join("newer.txt");
+    std::fs::write(&newer, "newer").unwrap();
+    let kept = node.dir.path().join("kept");
+    copy_dir(&object, &kept);
+    node.cli(&[&again[..], &["--type", "file", newer.to_str().unwrap()]].concat()).await.is(0);
+    std::fs::remove_dir_all(&object).unwrap();
+    copy_dir(&kept, &object);
+    let found = node.cli(&["audit", "--all"]).await.is(1);
+    found.says(&["version 2 is recorded, and the newest that is stored is 1", "2 objects"]);
+}
+
+/// The directory of the object that has a file of this name.
+fn object_with(storage: &Path, name: &str) -> PathBuf {
+    let mut dirs = vec![storage.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(&dir).unwrap().map(Result::unwrap) {
+            if entry.file_type().unwrap().is_dir() {
+                dirs.push(entry.path());
+            } else if entry.file_name() == name {
+                let object =
+                    dir.ancestors().find(|dir| dir.join("inventory.json").is_file() && !dir.ends_with("v1"));
+                return object.unwrap().to_owned();
+            }
+        }
+    }
+    panic!("nothing has {name}")
+}
+
+fn copy_dir(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_dir(&entry.path(), &to);
+        } else {
+            std::fs::copy(entry.path(), to).unwrap();
+        }
+    }
 }
 
 #[tokio::test]

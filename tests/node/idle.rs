@@ -8,7 +8,7 @@ use ingest_queue::map;
 
 use crate::checks;
 use crate::kit::{self, many, seconds};
-use crate::place::Place;
+use crate::place::{PROFILE, Place};
 
 const JOBS: usize = 1000;
 /// Long enough that a machine which is busy with other things loses no connection.
@@ -33,8 +33,21 @@ async fn an_idle_node_pings_and_a_busy_one_lists_nothing() {
     let place = Place::at(format!("{}{chroot}", proxy.connect_string()), SESSION);
     let beside = Place::at(format!("{}{chroot}", Server::shared().await.connect_string()), SESSION);
     let files = FileServer::start().await;
-    let node = place.node("node-1").set("node.work", false).ready().await;
+    let drops = tempfile::tempdir().unwrap();
+    let node = place
+        .node("node-1")
+        .set("node.work", false)
+        .set("feeds.drops.kind", "drop_box")
+        .set("feeds.drops.path", drops.path().to_str().unwrap())
+        .set("feeds.drops.profile", PROFILE)
+        .set("feeds.drops.submitter", "scanner")
+        .ready()
+        .await;
     let queue = beside.queue().await;
+    eventually("a feed that is consumed", PATIENCE, || async {
+        queue.list_feeds().await.unwrap().first().is_some_and(|feed| feed.owner.is_some()).then_some(())
+    })
+    .await;
 
     quiet(&proxy).await;
     let lasts = seconds("INGESTD_IDLE_SECONDS", 10);

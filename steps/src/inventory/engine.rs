@@ -190,6 +190,10 @@ macro_rules! inventory_of {
             fn local_ids<'a>(&'a self, ark: &'a Ark) -> BoxFuture<'a, Result<Vec<String>>> {
                 reading::local_ids(self, ark).boxed()
             }
+
+            fn objects<'a>(&'a self, after: Option<&'a Ark>) -> BoxFuture<'a, Result<Vec<(Ark, u32)>>> {
+                reading::objects(self, after).boxed()
+            }
         }
     };
 }

@@ -35,6 +35,15 @@ pub(super) async fn local_ids_in(transaction: &mut dyn Transaction, ark: &Ark) -
     Ok(ids)
 }
 
+pub(super) async fn objects(engine: &dyn Engine, after: Option<&Ark>) -> Result<Vec<(Ark, u32)>> {
+    let mut transaction = engine.read().await?;
+    // A name that is empty comes before all others.
+    let after = after.map_or_else(|| Value::from(""), value);
+    let look = "SELECT ark, head FROM objects WHERE ark > $1 ORDER BY ark LIMIT 500";
+    let rows = transaction.rows(look.into(), vec![after]).await?;
+    rows.iter().map(|row| Ok((row.parsed(0)?, row.number(1)?))).collect()
+}
+
 pub(super) async fn object(engine: &dyn Engine, ark: &Ark) -> Result<Option<Object>> {
     let mut transaction = engine.read().await?;
     let look = "SELECT owner, collection FROM objects WHERE ark = $1";

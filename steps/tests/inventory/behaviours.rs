@@ -63,6 +63,34 @@ async fn what_was_never_recorded_is_not_there(place: &Place) {
     assert_eq!(inventory.find(OWNER, "local-m5a").await, Ok(None));
 }
 
+async fn all_objects_are_found_page_by_page_each_with_its_newest_version(place: &Place) {
+    let inventory = place.open().await;
+    assert_eq!(inventory.objects(None).await, Ok(Vec::new()));
+    // More than a page.
+    let mut expected = Vec::new();
+    for number in 0..510 {
+        let name = format!("m{number}");
+        inventory.record(&record(&name, 1, number)).await.unwrap();
+        expected.push((ark(&name), 1));
+    }
+    inventory.record(&record("m7", 2, 600)).await.unwrap();
+    expected[7].1 = 2;
+
+    let (mut found, mut pages) = (Vec::new(), 0);
+    loop {
+        let page = inventory.objects(found.last().map(|(ark, _)| ark)).await.unwrap();
+        if page.is_empty() {
+            break;
+        }
+        pages += 1;
+        found.extend(page);
+    }
+    assert_eq!(pages, 2);
+    found.sort_by_key(|(ark, _)| ark.to_string());
+    expected.sort_by_key(|(ark, _)| ark.to_string());
+    assert_eq!(found, expected);
+}
+
 async fn recording_again_changes_nothing(place: &Place) {
     let inventory = place.open().await;
     let mut record = record("m5a", 1, 1);
@@ -188,6 +216,7 @@ async fn two_owners_may_have_the_same_local_id(place: &Place) {
 on_both_databases!(
     an_object_is_read_as_it_was_recorded,
     what_was_never_recorded_is_not_there,
+    all_objects_are_found_page_by_page_each_with_its_newest_version,
     recording_again_changes_nothing,
     an_old_version_is_answered_too_when_newer_ones_are_there,
     a_requeued_job_is_the_same_work,

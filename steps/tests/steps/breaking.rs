@@ -173,4 +173,8 @@ impl Inventory for Broken<Arc<dyn Inventory>> {
     fn local_ids<'a>(&'a self, ark: &'a Ark) -> BoxFuture<'a, Result<Vec<String>>> {
         self.plan.around("local_ids", self.real.local_ids(ark)).boxed()
     }
+
+    fn objects<'a>(&'a self, after: Option<&'a Ark>) -> BoxFuture<'a, Result<Vec<(Ark, u32)>>> {
+        self.real.objects(after)
+    }
 }

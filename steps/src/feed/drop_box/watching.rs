@@ -8,7 +8,8 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
+use notify::event::{AccessKind, AccessMode};
+use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
@@ -39,6 +40,9 @@ impl Hub {
         let listeners = Listeners::default();
         let told = listeners.clone();
         let tell = move |event: notify::Result<Event>| {
+            if event.as_ref().is_ok_and(|event| !event.need_rescan() && only_read(event.kind)) {
+                return;
+            }
             let all = told.lock();
             let concerned = |dir: &Path| match &event {
                 Ok(event) if !event.need_rescan() => {
@@ -54,6 +58,11 @@ impl Hub {
         let watcher = notify::recommended_watcher(tell).map_err(|error| error.to_string())?;
         Ok(Self { watcher: Mutex::new(watcher), listeners, next: Mutex::new(0) })
     }
+}
+
+/// Whoever looks into a box because something was told of it must not be told of that: it would look for ever.
+fn only_read(kind: EventKind) -> bool {
+    matches!(kind, EventKind::Access(access) if access != AccessKind::Close(AccessMode::Write))
 }
 
 /// Watches a directory. Blocks for a moment.
@@ -129,5 +138,23 @@ mod tests {
         std::fs::write(one.path().join("b"), "b").unwrap();
         told(&mut to_second).await;
         assert!(watch(&one.path().join("none")).is_err());
+    }
+
+    #[tokio::test]
+    async fn nobody_is_told_of_reading() {
+        let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::fs::write(one.path().join("a"), "a").unwrap();
+        std::fs::create_dir(one.path().join("b")).unwrap();
+        let (_first, mut to_first) = watch(one.path()).unwrap();
+        let (_second, mut to_second) = watch(other.path()).unwrap();
+        for _ in 0..10 {
+            assert_eq!(std::fs::read_dir(one.path()).unwrap().count(), 2);
+            assert_eq!(std::fs::read_dir(one.path().join("b")).unwrap().count(), 0);
+            assert_eq!(std::fs::read(one.path().join("a")).unwrap(), b"a");
+        }
+        // Everything comes in its order: what is told of the other one comes after all of that.
+        std::fs::write(other.path().join("c"), "c").unwrap();
+        told(&mut to_second).await;
+        assert!(to_first.try_recv().is_err());
     }
 }
