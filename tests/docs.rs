@@ -6,6 +6,8 @@
 
 #[path = "docs/licences.rs"]
 mod licences;
+#[path = "docs/long_run.rs"]
+mod long_run;
 
 use std::path::Path;
 
