@@ -37,6 +37,10 @@ pub(super) const RESERVED: &[&str] = &[
     "INGESTD_LOAD_BATCHES",
     "INGESTD_DASHBOARD_JOBS",
     "INGESTD_FUZZ_EXAMPLES",
+    "INGESTD_FUZZ_INPUTS",
+    "INGESTD_SCHEDULED",
+    "INGESTD_CHAOS_MINUTES",
+    "INGESTD_ADVISORIES",
     "INGESTD_PROTOCOL",
     "INGESTD_WRITE_DOCS",
     "INGESTD_LTIME",
@@ -207,6 +211,9 @@ fn known(over: &Tree) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
     use super::*;
 
     #[test]
@@ -218,5 +225,44 @@ mod tests {
         all.dedup();
         assert_eq!(all.len(), count);
         assert!(!all.iter().any(|name| RESERVED.contains(&name.as_str())));
+    }
+
+    /// All names in the files of a directory, and below it.
+    fn names_in(dir: &Path, found: &mut BTreeMap<String, PathBuf>) {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                if !path.ends_with("target") && !path.ends_with("corpus") {
+                    names_in(&path, found);
+                }
+                continue;
+            }
+            names_in_file(&path, found);
+        }
+    }
+
+    fn names_in_file(path: &Path, found: &mut BTreeMap<String, PathBuf>) {
+        let text = String::from_utf8_lossy(&fs::read(path).unwrap()).into_owned();
+        for (at, _) in text.match_indices(PREFIX) {
+            let is_part = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+            let name: String = text[at..].chars().take_while(|c| is_part(*c)).collect();
+            if name != PREFIX {
+                found.entry(name).or_insert_with(|| path.to_owned());
+            }
+        }
+    }
+
+    /// A node that a test starts has the variables that the test was given.
+    #[test]
+    fn what_the_tests_and_the_benchmarks_are_told_by_is_no_unknown_key() {
+        let mut found = BTreeMap::new();
+        for dir in ["tests", "bench", "store", "queue", "steps", "actors", "src/cli"] {
+            names_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join(dir), &mut found);
+        }
+        names_in_file(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/fuzzed.rs"), &mut found);
+        assert!(found.contains_key("INGESTD_CHAOS_MINUTES") && found.len() > RESERVED.len(), "{found:?}");
+        let nothing = Tree::new(Origin::Default);
+        found.retain(|name, _| !RESERVED.contains(&name.as_str()) && resolve(name, &nothing).is_none());
+        assert!(found.is_empty(), "a node would refuse to start with these: {found:?}");
     }
 }
