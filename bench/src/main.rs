@@ -16,7 +16,8 @@
 //! | where a process spends its time | [`flame`] |
 //!
 //! A benchmark that finds its own counts not confirmed by the tree fails: a number that cannot be
-//! trusted is not printed.
+//! trusted is not printed. So does one that is asked for more than it found, if it was measured for
+//! 10 s or more and without a profile: after all its lines it says what was too little.
 
 mod acquire;
 mod bare;
@@ -114,6 +115,8 @@ const BENCHES: &[Bench] = &[
 ];
 
 const SERVER_WARM_UP: Duration = Duration::from_secs(5);
+/// What is measured for a shorter time is not judged: it says more about the machine.
+const JUDGED: Duration = Duration::from_secs(10);
 
 /// What a benchmark is asked for, and where its results go.
 struct Context {
@@ -138,6 +141,11 @@ impl Context {
     /// Whether a case is to be run.
     fn wants(&self, case: &str) -> bool {
         self.case.as_deref().is_none_or(|part| case.contains(part))
+    }
+
+    /// Whether a result must be what is asked for. A profile costs time of its own.
+    fn judges(&self) -> bool {
+        self.span.measured >= JUDGED && self.flame.is_none()
     }
 
     /// How long a server is kept busy with a kind of work before that is measured: it compiles itself as

@@ -6,6 +6,10 @@
 //! slices, baseline and nodes in turn; whoever is not measured is stopped (`SIGSTOP`). The tree itself tells how
 //! much was done in each slice: every transition stands in its job's history with its time.
 //!
+//! "64 in flight" is 64 workers for each state on our side, and 64 requests in flight on the baseline's. So measured, at least 1.0 of
+//! the baseline is asked for on ZooKeeper and 1.5 on the embedded engine. In the long tier the same is measured with 128 workers for
+//! each state, of which nothing is asked.
+//!
 //! **Latency.** A running node with nothing to do is given one batch of one job after another: how long from the
 //! submission until another session sees the job's first transition.
 //!
@@ -32,11 +36,12 @@ pub(crate) use self::daemon::program;
 use self::daemon::{Daemon, Pools};
 use self::lives::Lives;
 use crate::Context;
-use crate::ceiling::Ceiling;
+use crate::ceiling::{Ceiling, IN_FLIGHT};
 use crate::deposit::{Deposit, ROWS, new_jobs};
 use crate::flame::Flame;
 use crate::load::{Span, middle};
-use crate::trees::{ENGINES, Trees};
+use crate::report;
+use crate::trees::{EMBEDDED, ENGINES, Trees, ZOOKEEPER};
 
 /// As in `transitions`.
 const ROUNDS: u32 = 10;
@@ -46,14 +51,18 @@ const ROUNDS: u32 = 10;
 const ENOUGH: f64 = 3.0;
 const MOST: f64 = 20_000.0;
 
-/// How many workers each state has.
+/// How many workers each state has when something is asked of the chain: as many as the baseline has requests in flight.
+const ASKED: usize = IN_FLIGHT;
+/// How many it has otherwise.
 const WORKERS: usize = 128;
+/// What is asked of the chain, by engine.
+const LEAST: [(&str, f64); 2] = [(ZOOKEEPER, 1.0), (EMBEDDED, 1.5)];
 
 /// Before anything is measured, the states of the chain fill.
 const FILLING: Duration = Duration::from_secs(5);
 
-fn case(engine: &str) -> String {
-    format!("{engine} chain")
+fn case(engine: &str, workers: usize) -> String {
+    format!("{engine} chain, {workers} workers")
 }
 
 /// What this program does as a child of itself.
@@ -63,16 +72,20 @@ pub(crate) fn child() -> Option<ExitCode> {
 
 /// Runs the benchmark.
 pub(crate) async fn run(context: Context) -> Result<()> {
-    let chain: Vec<_> = ENGINES.into_iter().filter(|engine| context.wants(&case(engine))).collect();
+    let workers = if context.long { vec![ASKED, WORKERS] } else { vec![ASKED] };
+    let all = workers.iter().flat_map(|workers| ENGINES.map(|engine| (engine, *workers)));
+    let chain: Vec<_> = all.filter(|(engine, workers)| context.wants(&case(engine, *workers))).collect();
     let with_latency = context.wants(&latency::case());
     let waiting: Vec<_> = ENGINES.into_iter().filter(|engine| context.wants(&memory::case(engine))).collect();
     let with_index = context.long && context.wants(&index::case());
-    let parts = [chain.len() * 2 + 2 * usize::from(!chain.is_empty()), waiting.len()].iter().sum::<usize>()
+    let parts = [chain.len() * 3 + 2 * usize::from(!chain.is_empty()), waiting.len()].iter().sum::<usize>()
         + usize::from(with_latency)
         + usize::from(with_index);
     if parts == 0 {
-        let mut known: Vec<_> = ENGINES.into_iter().flat_map(|e| [case(e), memory::case(e)]).collect();
-        known.extend([latency::case(), format!("with --long {}", index::case())]);
+        let mut known: Vec<_> = ENGINES.into_iter().flat_map(|e| [case(e, ASKED), memory::case(e)]).collect();
+        known.push(latency::case());
+        known.extend(ENGINES.map(|engine| format!("with --long {}", case(engine, WORKERS))));
+        known.push(format!("with --long {}", index::case()));
         bail!("no such case; known are: {}", known.join(", "));
     }
     let program = daemon::program()?;
@@ -84,8 +97,9 @@ pub(crate) async fn run(context: Context) -> Result<()> {
         return Ok(());
     }
     let trees = Trees::start().await?;
+    let mut short = Vec::new();
     if !chain.is_empty() {
-        compare(&context, &trees, &program, &chain).await?;
+        short = compare(&context, &trees, &program, &chain).await?;
     }
     if with_latency {
         latency::measure(&context, &trees, &program).await?;
@@ -93,13 +107,14 @@ pub(crate) async fn run(context: Context) -> Result<()> {
     for engine in waiting {
         memory::measure(&context, &trees, &program, engine).await?;
     }
-    Ok(())
+    report::judge(&short)
 }
 
 /// A node in the middle of its work, stopped whenever it is not measured.
 #[derive(Debug)]
 struct Chain {
     engine: &'static str,
+    workers: usize,
     jobs: u64,
     daemon: Daemon,
     slices: Vec<Slice>,
@@ -122,21 +137,20 @@ impl Slice {
     }
 }
 
+/// Says how fast each chain is, and which of them is slower than what is asked for.
 async fn compare(
     context: &Context,
     trees: &Trees,
     program: &std::path::Path,
-    engines: &[&'static str],
-) -> Result<()> {
+    chosen: &[(&'static str, usize)],
+) -> Result<Vec<String>> {
     let (ceiling, first) = Ceiling::measured(trees, context).await?;
     let filling = Span { warm_up: Duration::ZERO, measured: FILLING.min(context.span.measured) };
-    let mut chains = Vec::new();
-    for engine in engines {
-        let case = case(engine);
-        let _part = context.report.part(&format!("{case}: making the jobs, filling the chain"));
-        let name = format!("chain-{engine}");
-        let jobs = enough(first, filling) + enough(first, context.span);
-        let tree = trees.open(engine, &name).await?;
+    let jobs = enough(first, filling) + enough(first, context.span);
+    // All jobs before the first node: one that is stopped for longer than its session loses it.
+    for (engine, workers) in chosen {
+        let _part = context.report.part(&format!("{}: making the jobs", case(engine, *workers)));
+        let tree = trees.open(engine, &tree_of(engine, *workers)).await?;
         let mut deposit = Deposit::begin(&tree.session, jobs).await?;
         while deposit.next() < jobs {
             let rows = usize::try_from(jobs - deposit.next())?.min(ROWS);
@@ -144,9 +158,15 @@ async fn compare(
         }
         drop(deposit.end().await?);
         tree.close().await?;
-        let pools = Pools { pending: WORKERS, others: WORKERS };
-        let daemon = Daemon::start(program, &trees.engine(engine, &name), pools).await.context(case)?;
-        let mut chain = Chain { engine, jobs, daemon, slices: Vec::new() };
+    }
+    let mut chains = Vec::new();
+    for (engine, workers) in chosen.iter().copied() {
+        let case = case(engine, workers);
+        let _part = context.report.part(&format!("{case}: filling the chain"));
+        let pools = Pools { pending: workers, others: workers };
+        let tree = trees.engine(engine, &tree_of(engine, workers));
+        let daemon = Daemon::start(program, &tree, pools).await.context(case)?;
+        let mut chain = Chain { engine, workers, jobs, daemon, slices: Vec::new() };
         chain.go_on(filling).await?;
         chain.slices.clear();
         chains.push(chain);
@@ -158,7 +178,7 @@ async fn compare(
     };
     let mut baseline = Vec::new();
     {
-        let cases = engines.iter().map(|engine| case(engine)).collect::<Vec<_>>().join(" and ");
+        let cases = chains.iter().map(Chain::case).collect::<Vec<_>>().join(" and ");
         let _part = context.report.part(&format!("{cases}, in turn with {}", Ceiling::name()));
         let slice = context.span.slice(ROUNDS);
         for _ in 0..ROUNDS {
@@ -171,19 +191,21 @@ async fn compare(
     }
     for (flame, chain) in flames.into_iter().zip(&chains) {
         let dir = context.flame.clone().unwrap_or_default();
-        let title = format!("A node on {}, steps that do nothing, 128 workers in each state", chain.engine);
-        let samples = flame.draw(&title, &dir.join(format!("flame-{}.svg", chain.engine)))?;
-        eprintln!("{}: {samples} samples", case(chain.engine));
+        let (engine, workers) = (chain.engine, chain.workers);
+        let title = format!("A node on {engine}, steps that do nothing, {workers} workers in each state");
+        let name = if workers == ASKED { engine.to_owned() } else { format!("{engine}-{workers}") };
+        let samples = flame.draw(&title, &dir.join(format!("flame-{name}.svg")))?;
+        eprintln!("{}: {samples} samples", chain.case());
     }
     bare.end().await?;
     ceiling.reader.close().await?;
     let baseline = middle(baseline);
+    let mut short = Vec::new();
     for chain in chains {
-        let case = case(chain.engine);
+        let case = chain.case();
         let _part = context.report.part(&format!("{case}: draining, reading back"));
-        let name = format!("chain-{}", chain.engine);
         drop(chain.daemon.drain().await.context(case.clone())?);
-        let tree = trees.open(chain.engine, &name).await?;
+        let tree = trees.open(chain.engine, &tree_of(chain.engine, chain.workers)).await?;
         let lives = Lives::read(&tree.session, chain.jobs).await.context(case.clone())?;
         tree.close().await?;
         ensure!(
@@ -199,20 +221,31 @@ async fn compare(
         let completed = of_each(&|slice| lives.completed(slice));
         let transitions = of_each(&|slice| lives.transitions(slice));
         let report = &context.report;
-        let row =
-            report.row(case.as_str(), transitions.min(completed * f64::from(lives::TRANSITIONS)), "per_s");
-        report.print(&row.against(Ceiling::name(), baseline))?;
-        report.print(&report.row(format!("{} jobs completed", chain.engine), completed, "per_s"))?;
-        report.print(&report.row(
-            format!("{} transitions of all kinds", chain.engine),
-            transitions,
-            "per_s",
-        ))?;
+        let lived = transitions.min(completed * f64::from(lives::TRANSITIONS));
+        let row = report.row(case, lived, "per_s").against(Ceiling::name(), baseline);
+        report.print(&row)?;
+        for (what, per_s) in [("jobs completed", completed), ("transitions of all kinds", transitions)] {
+            let case = format!("{} {what}, {} workers", chain.engine, chain.workers);
+            report.print(&report.row(case, per_s, "per_s"))?;
+        }
+        if context.judges() && chain.workers == ASKED {
+            let least = LEAST.iter().filter(|(engine, _)| *engine == chain.engine);
+            short.extend(least.filter_map(|(_, least)| row.falls_short(*least)));
+        }
     }
-    Ok(())
+    Ok(short)
+}
+
+/// The name of a chain's tree.
+fn tree_of(engine: &str, workers: usize) -> String {
+    format!("chain-{engine}-{workers}")
 }
 
 impl Chain {
+    fn case(&self) -> String {
+        case(self.engine, self.workers)
+    }
+
     /// Lets the node work for a while.
     async fn go_on(&mut self, span: Span) -> Result<()> {
         self.daemon.go_on()?;

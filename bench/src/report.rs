@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
@@ -36,6 +36,13 @@ impl Row {
         self
     }
 
+    /// What is too little, if it is less than what is asked of it.
+    pub(crate) fn falls_short(&self, least: f64) -> Option<String> {
+        let ratio = self.ratio.filter(|ratio| *ratio < least)?;
+        let baseline = self.baseline.as_deref().unwrap_or_default();
+        Some(format!("{}: {ratio} of {baseline}, and at least {least} is asked for", self.case))
+    }
+
     /// The row for people: the same columns in every row.
     fn aligned(&self) -> String {
         let unit = self.unit.replace("per_s", "/s");
@@ -47,6 +54,12 @@ impl Row {
             _ => line,
         }
     }
+}
+
+/// Fails with all that was too little or too much, once every row has been printed.
+pub(crate) fn judge(short: &[String]) -> Result<()> {
+    ensure!(short.is_empty(), "{}", short.join("; "));
+    Ok(())
 }
 
 fn rounded(value: f64, digits: i32) -> f64 {
@@ -142,6 +155,18 @@ mod tests {
         let line = serde_json::to_string(&row).unwrap();
         assert_eq!(line, r#"{"bench":"store","case":"embedded memory","value":12.0,"unit":"bytes"}"#);
         assert!(!row.aligned().contains('='), "{}", row.aligned());
+    }
+
+    #[test]
+    fn a_ratio_below_what_is_asked_for_fails_with_the_case_and_both_numbers() {
+        let row = Row::new("node", "zookeeper chain", 900.0, "per_s").against("bare", 1000.0);
+        assert_eq!(row.falls_short(0.9), None);
+        let short = row.falls_short(1.0).unwrap();
+        assert_eq!(short, "zookeeper chain: 0.9 of bare, and at least 1 is asked for");
+        assert_eq!(Row::new("node", "memory", 1.0, "mb").falls_short(1.0), None);
+        assert!(judge(&[]).is_ok());
+        let failed = judge(&[short, "that took 3 s".to_owned()]).unwrap_err().to_string();
+        assert!(failed.starts_with("zookeeper chain: ") && failed.ends_with("; that took 3 s"), "{failed}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use ingest_harness::{Server, ServerConfig};
+use ingest_harness::{Proxy, Server, ServerConfig};
 use ingest_store::engines::embedded::{Embedded, EmbeddedConfig};
 use ingest_store::engines::zookeeper::{Zookeeper, ZookeeperConfig};
 use ingest_store::{Limits, Session, Store};
@@ -86,6 +86,11 @@ impl Trees {
     /// The memory that the server holds.
     pub(crate) fn server_memory(&self) -> u64 {
         self.server.memory_rss_bytes()
+    }
+
+    /// A link to the server that can be cut.
+    pub(crate) fn link(&self) -> Proxy {
+        Proxy::start(self.server.address())
     }
 
     pub(crate) fn address(&self, name: &str) -> String {

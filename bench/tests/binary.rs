@@ -80,8 +80,8 @@ fn an_expansion_says_how_many_jobs_were_found_afterwards() {
 #[test]
 fn a_node_is_compared_with_the_ceiling_by_the_jobs_that_it_completes() {
     let (rows, _) = rows("node", "embedded chain");
-    let expected = ["embedded chain", "embedded jobs completed", "embedded transitions of all kinds"];
-    assert_eq!(cases(&rows), expected);
+    let expected = ["chain", "jobs completed", "transitions of all kinds"];
+    assert_eq!(cases(&rows), expected.map(|what| format!("embedded {what}, 64 workers")));
     is_compared(&rows[0]);
     assert_eq!(rows[0]["baseline"], "bare 5-op multi c=64");
     let (chain, jobs) = (rows[0]["value"].as_f64(), rows[1]["value"].as_f64());
@@ -176,6 +176,8 @@ fn a_case_that_does_not_exist_is_refused_before_any_server_is_started() {
         ("store", "lock create/delete c=64"),
         ("transitions", "hand-over c=64"),
         ("expand", "embedded jobs"),
+        ("node", "zookeeper chain, 64 workers"),
+        ("node", "with --long embedded chain, 128 workers"),
         ("node", "zookeeper 100000 waiting"),
         ("scale", "zookeeper scale"),
         ("growth", "zookeeper 1000 jobs, 1 node"),

@@ -97,6 +97,11 @@ impl Home {
         Ok(Self { dir, engine: engine.to_owned(), name: name.to_owned() })
     }
 
+    /// The same on another tree, or over another link; a section of the configuration.
+    pub(crate) fn on(self, engine: &str) -> Self {
+        Self { engine: engine.to_owned(), ..self }
+    }
+
     /// Starts a node, and waits until it is ready.
     pub(crate) async fn start(self, program: &Path, pools: Pools) -> Result<Daemon> {
         let at = |name: &str| self.dir.path().join(name);

@@ -1,6 +1,9 @@
 //! Small requests beside large lists: a write of another session on the same server, and one job shown by the node that makes
 //! the lists. Then the same beside another who asks the server itself for all names of the queue, one time after
 //! another, as a node does when it starts, after a reconnect and with the sweep.
+//!
+//! They are stalled if 99 of 100 take longer than ten times what they take alone and, on top of that, 50 ms beside lists, which come
+//! from what the node has, or 250 ms beside listings, each of which the server answers before it turns to others.
 
 use std::time::{Duration, Instant};
 
@@ -24,6 +27,24 @@ const LARGE: &[&str] = &[
 const ONE: &str = "/api/v1/jobs/jid0000000007";
 const PLACE: &str = "/small";
 
+/// When small requests are stalled: so many times what they take alone,
+const TIMES_ALONE: f64 = 10.0;
+/// and so many milliseconds more beside lists, and beside listings.
+const BESIDE_MS: [f64; 2] = [50.0, 250.0];
+
+/// What is stalled, by the milliseconds that 99 of 100 take alone, beside lists and beside listings.
+fn stalled(what: &str, p99: [f64; 3]) -> Vec<String> {
+    let [alone, beside @ ..] = p99;
+    let mut stalled = Vec::new();
+    for ((ms, more), who) in beside.into_iter().zip(BESIDE_MS).zip(["lists", "listings"]) {
+        let most = TIMES_ALONE * alone + more;
+        if ms > most {
+            stalled.push(format!("{what}: p99 of {ms:.1} ms beside {who}, {alone:.1} ms alone; at most {most:.1} ms is asked for"));
+        }
+    }
+    stalled
+}
+
 /// Times of one kind of request.
 #[derive(Debug, Default, Clone)]
 struct Times(Vec<Duration>);
@@ -36,7 +57,13 @@ impl Times {
     }
 }
 
-pub(super) async fn measure(context: &Context, trees: &Trees, address: &str, rows: u64) -> Result<()> {
+/// Says how long they take, and which of them are stalled.
+pub(super) async fn measure(
+    context: &Context,
+    trees: &Trees,
+    address: &str,
+    rows: u64,
+) -> Result<Vec<String>> {
     let tree = trees.open(ZOOKEEPER, "small").await?;
     tree.session.create(PLACE, "", Mode::Persistent).await?;
     let span = context.span.measured;
@@ -65,12 +92,14 @@ pub(super) async fn measure(context: &Context, trees: &Trees, address: &str, row
         [("a small write", [alone.0, beside.0, listed.0]), ("one job shown", [alone.1, beside.1, listed.1])];
     let beside =
         ["alone".to_owned(), format!("beside lists of {rows}"), format!("beside listings of {rows}")];
+    let mut wrong = Vec::new();
     for (what, mut times) in kinds {
         for (name, percent) in [("median", 50), ("p99", 99), ("longest", 100)] {
             for (times, beside) in times.iter_mut().zip(&beside) {
                 report.print(&report.row(format!("{what}, {name}, {beside}"), times.ms(percent), "ms"))?;
             }
         }
+        wrong.extend(stalled(what, times.each_mut().map(|times| times.ms(99))));
     }
     for (name, percent) in [("median", 50), ("longest", 100)] {
         report.print(&report.row(
@@ -79,7 +108,7 @@ pub(super) async fn measure(context: &Context, trees: &Trees, address: &str, row
             "ms",
         ))?;
     }
-    Ok(())
+    Ok(wrong)
 }
 
 /// The same while another session lists the whole queue again and again; and how long each of those listings took.
@@ -119,4 +148,18 @@ async fn times(span: Duration, request: impl AsyncFn() -> Result<()>) -> Result<
         times.0.push(asked.elapsed());
     }
     Ok(times)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_request_may_wait_for_a_listing_and_not_for_many() {
+        assert_eq!(stalled("a small write", [0.8, 3.6, 57.6]), Vec::<String>::new());
+        let both = stalled("a small write", [0.8, 58.1, 300.0]);
+        assert_eq!(both.len(), 2, "{both:?}");
+        assert!(both[0].starts_with("a small write: p99 of 58.1 ms beside lists, 0.8 ms alone"), "{both:?}");
+        assert!(stalled("a small write", [20.0, 240.0, 440.0]).is_empty(), "a busy machine is no stall");
+    }
 }
