@@ -58,7 +58,11 @@ pub(crate) async fn run(context: Context) -> Result<()> {
     ensure!(!kinds.is_empty(), "there is no such fault; there are: {}", known.join(", "));
     let program = crate::node::program()?;
     let (seed, length) = (context.seed, context.length);
-    eprintln!("chaos: seed {seed}, {:.1} minutes; the same schedule again: --seed {seed}", minutes(length));
+    eprintln!(
+        "chaos: seed {seed}, {:.1} minutes; the same schedule again: {}",
+        minutes(length),
+        replay(&context)
+    );
     let world = Arc::new(World::start(&program, seed).await?);
     world.book.tell("three nodes are ready");
     let judged = live(&world, length, &kinds).await;
@@ -75,8 +79,14 @@ pub(crate) async fn run(context: Context) -> Result<()> {
         return Ok(());
     }
     world.keep_logs();
-    let (minutes, list) = (minutes(length), breaches.join("\n- "));
-    bail!("{} breaches; replay with --minutes {minutes} --seed {seed}:\n- {list}", breaches.len());
+    let (replay, list) = (replay(&context), breaches.join("\n- "));
+    bail!("{} breaches; replay with {replay}:\n- {list}", breaches.len());
+}
+
+/// What makes the same schedule again: it is a function of all of these.
+fn replay(context: &Context) -> String {
+    let case = context.case.as_ref().map(|case| format!(" --case '{case}'")).unwrap_or_default();
+    format!("--minutes {} --seed {}{case}", minutes(context.length), context.seed)
 }
 
 fn minutes(length: Duration) -> f64 {

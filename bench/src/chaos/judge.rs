@@ -1,5 +1,8 @@
-//! What must be true when everything has healed, before any sweep: in the tree, in the inventory, in the storage, in the
+//! What must be true when everything has healed, before a sweep is due: in the tree, in the inventory, in the storage, in the
 //! mail, on the disks. Every breach is told; none ends the judging.
+//!
+//! Nodes look once when they start. That removes directories of attempts that died, which are counted and told; should one of them
+//! ever have found a lock, that is a breach.
 
 pub(crate) mod jobs;
 mod leftovers;
@@ -21,11 +24,13 @@ pub(crate) struct Judged {
     pub(crate) objects: usize,
     pub(crate) versions: usize,
     pub(crate) mails: usize,
+    /// Directories of attempts that nodes have found at their start.
+    pub(crate) directories: u64,
 }
 
 /// Judges everything.
 pub(crate) async fn judge(world: &World, reports: &Reports) -> Result<Judged> {
-    fsck_is_clean(world, "before any sweep").await;
+    fsck_is_clean(world, "before a sweep").await;
     let all = jobs::all(world).await?;
     jobs::judge(world, &all).await?;
     jobs::count_misdeeds(world, &all);
@@ -33,12 +38,20 @@ pub(crate) async fn judge(world: &World, reports: &Reports) -> Result<Judged> {
     let mails = mails::judge(world, reports);
     leftovers::judge(world, &all).await?;
     nobody_panicked(world);
+    let directories = cleaned_at_starts(world);
     sweeps_heal_nothing(world).await;
     fsck_is_clean(world, "after the sweeps").await;
     nodes_end(world).await?;
     fsck_is_clean(world, "after the end of all nodes").await;
     let batches = world.ledger.made().len();
-    Ok(Judged { batches, jobs: all.len(), objects: objects.objects, versions: objects.versions, mails })
+    Ok(Judged {
+        batches,
+        jobs: all.len(),
+        objects: objects.objects,
+        versions: objects.versions,
+        mails,
+        directories,
+    })
 }
 
 async fn fsck_is_clean(world: &World, when: &str) {
@@ -55,6 +68,19 @@ fn nobody_panicked(world: &World) {
             world.book.breach(format!("{} panicked: {panic}", member.name));
         }
     }
+}
+
+/// How many directories nodes have removed when they started; nothing else was there to be cleaned up.
+fn cleaned_at_starts(world: &World) -> u64 {
+    let mut directories = 0;
+    for member in &world.members {
+        let cleaned = member.tail.cleaned();
+        directories += cleaned.directories;
+        for line in cleaned.never {
+            world.book.breach(format!("{} had to clean up what nobody leaves: {line}", member.name));
+        }
+    }
+    directories
 }
 
 /// All nodes compare their index with the tree, and look for what nobody needs: there is nothing.

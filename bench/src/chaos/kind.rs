@@ -89,7 +89,13 @@ pub(crate) const KINDS: &[Line] = &[
         "every member is a new process, and nodes had to reconnect",
     ),
     line(Kind::Cut, "connection cut", Lane::Tree, 20, "the node said that its connection is lost"),
-    line(Kind::LostAnswer, "answer lost", Lane::Tree, 40, "the server had committed the multi of the answer"),
+    line(
+        Kind::LostAnswer,
+        "answer lost",
+        Lane::Tree,
+        40,
+        "the server had committed the transition that it answered",
+    ),
     line(Kind::SlowLink, "slow link", Lane::Tree, 15, "multis went through it while it was slow"),
     line(Kind::FullDisk, "full working disk", Lane::People, 10, "a node said that jobs wait for room"),
     line(

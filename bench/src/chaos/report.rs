@@ -41,10 +41,10 @@ impl Ended<'_> {
     }
 
     fn sentence(&self) -> String {
-        let Judged { batches, jobs, objects, versions, mails } = self.judged;
+        let Judged { batches, jobs, objects, versions, mails, directories } = self.judged;
         format!(
             "Seed {}, {:.0} minutes of faults, {} working disks: {batches} submissions, {jobs} jobs, {objects} objects \
-             in {versions} versions, {mails} mails; {} breaches.",
+             in {versions} versions, {mails} mails, {directories} directories removed by nodes that started again; {} breaches.",
             self.seed,
             self.length.as_secs_f64() / 60.0,
             if self.own_disks { "own" } else { "one for all" },
@@ -63,12 +63,12 @@ impl Ended<'_> {
             });
             let _ = writeln!(text, "{}", serde_json::to_string(&row)?);
         }
-        let Judged { batches, jobs, objects, versions, mails } = self.judged;
+        let Judged { batches, jobs, objects, versions, mails, directories } = self.judged;
         let breaches = self.book.breaches();
         let summary = json!({
             "bench": "chaos", "case": "summary", "value": breaches.len(), "unit": "breaches", "seed": self.seed,
             "minutes": self.length.as_secs_f64() / 60.0, "batches": batches, "jobs": jobs, "objects": objects,
-            "versions": versions, "mails": mails, "breaches": breaches,
+            "versions": versions, "mails": mails, "directories": directories, "breaches": breaches,
         });
         let _ = write!(text, "{}", serde_json::to_string(&summary)?);
         Ok(text)

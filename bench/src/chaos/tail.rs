@@ -16,6 +16,15 @@ use serde_json::Value;
 const KEPT: usize = 4000;
 const LOOK: Duration = Duration::from_millis(40);
 
+/// What nodes have found that nobody needed any more, in the rounds that they make at each start and from time to time.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Cleaned {
+    /// Directories of attempts that a dead process has left on its disk.
+    pub(crate) directories: u64,
+    /// All others, each with the whole line: whoever ends gives back what it has, and the server takes it from whoever dies.
+    pub(crate) never: Vec<String>,
+}
+
 /// The log of all nodes of a name.
 #[derive(Debug)]
 pub(crate) struct Tail {
@@ -36,6 +45,7 @@ struct Lines {
     restarts: BTreeMap<String, usize>,
     /// What nobody may do.
     panics: Vec<String>,
+    cleaned: Cleaned,
 }
 
 impl Tail {
@@ -94,6 +104,13 @@ impl Tail {
         self.read.lock().panics.clone()
     }
 
+    /// What was cleaned up since the beginning.
+    pub(crate) fn cleaned(&self) -> Cleaned {
+        let mut lines = self.read.lock();
+        lines.read_on(&self.file);
+        lines.cleaned.clone()
+    }
+
     /// The last lines, for people.
     pub(crate) fn last(&self, count: usize) -> String {
         let lines = self.read.lock();
@@ -140,6 +157,14 @@ impl Lines {
                 self.panics.push(text.trim().to_owned());
             }
         }
+        if message == "cleaned up" {
+            let count = |key: &str| line[key].as_u64().unwrap_or(0);
+            self.cleaned.directories += count("directories");
+            // Locks, or what a routine has removed (`removed`): none of these is due in a run.
+            if count("locks") + count("removed") > 0 {
+                self.cleaned.never.push(text.trim().to_owned());
+            }
+        }
         self.kept.push_back(line);
         if self.kept.len() > KEPT {
             self.kept.pop_front();
@@ -168,5 +193,23 @@ mod tests {
         say(" said\"}\nthread 'x' panicked at y:\n");
         assert!(tail.said(mark, "half said"));
         assert_eq!(tail.panics().len(), 1);
+    }
+
+    #[test]
+    fn what_is_cleaned_up_is_added_and_what_never_needs_it_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("log");
+        let line = |locks, directories| {
+            format!(
+                "{{\"message\":\"cleaned up\",\"locks\":{locks},\"directories\":{directories},\"access_items\":0}}\n"
+            )
+        };
+        std::fs::write(&file, line(0, 2) + &line(0, 3)).unwrap();
+        let tail = Tail::new(file.clone());
+        assert_eq!(tail.cleaned(), Cleaned { directories: 5, never: Vec::new() });
+        let routine = "{\"message\":\"cleaned up\",\"name\":\"keys\",\"removed\":1}\n";
+        std::fs::write(&file, line(0, 2) + &line(0, 3) + &line(1, 0) + routine).unwrap();
+        let cleaned = tail.cleaned();
+        assert_eq!((cleaned.directories, cleaned.never.len()), (5, 2), "{cleaned:?}");
     }
 }

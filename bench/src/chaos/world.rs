@@ -2,7 +2,9 @@
 //! that deposits come from, and a mail server. Storage and inventory are shared; the working disk is shared or each
 //! node's own, as the seed says.
 //!
-//! Nothing sweeps while faults are made (`upkeep.every`): a sweep could put right what is to be found.
+//! No sweep is due while faults are made (`upkeep.every`): a sweep could put right what is to be found. But a node looks once when it
+//! starts, so after each kill and each replacement: what it finds then is counted ([`super::tail::Cleaned`]), and a lock among it is a
+//! breach.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

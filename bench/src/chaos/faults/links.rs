@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use ingest_harness::{Direction, Proxy, RequestKind, let_pass};
+use ingest_harness::{Direction, Matcher, Proxy, RequestKind, let_pass};
 
 use super::super::member::LOST;
 use super::super::schedule::Planned;
@@ -30,11 +30,12 @@ pub(super) async fn cut(world: &World, planned: &Planned) -> Result<Outcome> {
     Ok(if lost.is_some() { Outcome::Witnessed(what) } else { Outcome::Missed(what) })
 }
 
-/// A multi is committed, and its answer swallowed.
+/// Jobs move, and the answer is swallowed. Only what moves a job writes its history; gates and the taking of a lock do not.
 pub(super) async fn lost_answer(world: &World, planned: &Planned) -> Result<Outcome> {
     let member = &world.members[planned.node];
     for _ in 0..TRIES {
-        let traps: Vec<_> = member.links.iter().map(|link| link.drop_reply(RequestKind::Multi)).collect();
+        let moves = || Matcher::kind(RequestKind::Multi).with_path("/history");
+        let traps: Vec<_> = member.links.iter().map(|link| link.drop_reply(moves())).collect();
         let until = Instant::now() + NOTICED_WITHIN;
         let sprung = loop {
             if let Some(trap) = traps.iter().find(|trap| trap.has_happened()) {
@@ -46,6 +47,7 @@ pub(super) async fn lost_answer(world: &World, planned: &Planned) -> Result<Outc
             let_pass(LOOK).await;
         };
         member.heal();
+        // All or nothing: one that is not refused has moved the jobs whose histories are in it.
         if let Some(reply) = sprung.filter(|reply| reply.err == 0) {
             return Ok(Outcome::Witnessed(format!("{}, transaction {:#x}", member.name, reply.zxid)));
         }

@@ -59,13 +59,24 @@ pub(super) async fn kill(world: &World, planned: &Planned) -> Result<Outcome> {
 pub(super) async fn freeze(world: &World, planned: &Planned) -> Result<Outcome> {
     let member = &world.members[planned.node];
     let node = member.node().await;
-    busy(world, member).await?;
-    let mark = member.tail.mark();
-    node.process.pause().await;
-    // From here on it is the server alone that takes anything of it away.
-    let entries = world.entries(&member.name).await?;
-    let sessions: Vec<i64> = entries.iter().map(|(_, session)| *session).collect();
-    let held = world.locks_of(&sessions).await?;
+    let mut tries = 0..TRIES;
+    let (mark, sessions, held) = loop {
+        if tries.next().is_none() {
+            return Ok(Outcome::Missed(format!("{} held nothing", member.name)));
+        }
+        busy(world, member).await?;
+        let mark = member.tail.mark();
+        node.process.pause().await;
+        // From here on it is the server alone that takes anything of it away.
+        let entries = world.entries(&member.name).await?;
+        let sessions: Vec<i64> = entries.iter().map(|(_, session)| *session).collect();
+        let held = world.locks_of(&sessions).await?;
+        if !held.is_empty() {
+            break (mark, sessions, held);
+        }
+        // It had just given back what it had: one that holds nothing proves nothing.
+        node.process.resume();
+    };
     let until = Instant::now() + OVER_WITHIN;
     while !world.entries(&member.name).await?.is_empty() {
         ensure!(Instant::now() < until, "the session of {}, which is stopped, does not end", member.name);
@@ -75,9 +86,6 @@ pub(super) async fn freeze(world: &World, planned: &Planned) -> Result<Outcome> 
     ensure!(left.is_empty(), "locks of a session that is over: {left:?}");
     let_pass(planned.lasts).await;
     node.process.resume();
-    if sessions.is_empty() {
-        return Ok(Outcome::Missed(format!("{} had no session", member.name)));
-    }
     let over = member.tail.says(mark, OVER_WITHIN, |line| line["message"] == OVER).await;
     ensure!(over.is_some(), "{} does not notice that its session is over", member.name);
     let until = Instant::now() + OVER_WITHIN;

@@ -1,11 +1,11 @@
-//! Nothing is left behind: locks, slots, requests, working directories, files that were begun.
+//! Nothing is left behind: locks, slots, management requests (nobody makes any here), working directories, files that were begun.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use ingest_harness::let_pass;
-use ingest_queue::map::{self, BatchNode};
+use ingest_queue::map::{self, BatchNode, RequestNode};
 use ingest_queue::states::JobState;
 use ingest_store::Kind;
 
@@ -17,9 +17,10 @@ const GONE_WITHIN: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(200);
 
 pub(super) async fn judge(world: &World, jobs: &[Job]) -> Result<()> {
-    for dir in
-        [map::STORAGE_LOCKS, map::INVENTORY_LOCKS, map::LOCAL_IDS, map::QUEUE_HOLDS, map::COLLECTION_HOLDS]
-    {
+    let locks =
+        [map::STORAGE_LOCKS, map::INVENTORY_LOCKS, map::LOCAL_IDS, map::QUEUE_HOLDS, map::COLLECTION_HOLDS];
+    let requests = RequestNode::ALL.map(RequestNode::dir);
+    for dir in locks.into_iter().chain(requests.iter().map(String::as_str)) {
         for name in children(world, dir).await? {
             world.book.breach(format!("{dir}/{name} is left"));
         }
