@@ -30,8 +30,8 @@ use tokio::sync::Notify;
 
 use self::book::{Book, Pick, Seen};
 use self::rules::{Rules, STATES, Semaphore};
-pub use self::slot::Holding;
-pub(crate) use self::slot::{Named, Slot, number as slot_number};
+pub use self::slot::{Holding, Named};
+pub(crate) use self::slot::{Slot, number as slot_number};
 use crate::error::{Error, Result};
 use crate::ids::Jid;
 use crate::map;

@@ -83,7 +83,7 @@ pub fn digest_of(text: &str) -> String {
 }
 
 /// Takes a document apart, unless it is none, or its text is not the one that was written.
-fn read(data: &[u8]) -> std::result::Result<Document, String> {
+pub fn read(data: &[u8]) -> std::result::Result<Document, String> {
     let document: Document = serde_json::from_slice(data).map_err(|error| error.to_string())?;
     if digest_of(&document.text) != document.digest {
         return Err("its text is not that of its digest".to_owned());

@@ -24,6 +24,8 @@ use ingest_queue::date::Date;
 use crate::ark::Ark;
 use crate::outcome::Result;
 
+pub use self::notes::Note;
+
 /// What a name is wanted for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MintRequest {

@@ -123,7 +123,7 @@ pub(crate) fn parts(path: &str) -> Option<(&str, u32, bool)> {
 /// The node of a semaphore says its full name.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Named {
+pub struct Named {
     pub kind: String,
     pub name: String,
 }

@@ -36,7 +36,7 @@ const LOST_ANSWERS: usize = 5;
 
 /// The data of the counter.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
-struct Counter {
+pub struct Counter {
     template: String,
     next: u64,
 }

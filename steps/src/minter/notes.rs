@@ -39,8 +39,9 @@ pub(super) struct Notes {
     dir: String,
 }
 
+/// What is known of one name.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Note {
+pub struct Note {
     key: String,
     owner: String,
     since: Date,

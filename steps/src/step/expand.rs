@@ -47,6 +47,11 @@ pub enum Expansion {
     Failed(String),
 }
 
+/// How many rows lie in a list of rows that was frozen in the tree; an error if it cannot be read.
+pub fn frozen_rows(bytes: &[u8]) -> Result<usize> {
+    frozen::read(bytes).map(|rows| rows.len())
+}
+
 /// Expands a batch that is pending, or goes on with one whose expansion has begun.
 pub async fn run(
     queue: &Queue,

@@ -21,7 +21,7 @@ use crate::watch::Event;
 
 /// What stands on the parent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Parent {
+pub struct Parent {
     limit: u32,
     /// What others keep here is kept.
     #[serde(flatten)]

@@ -24,7 +24,7 @@ use bytes::Bytes;
 use futures::stream::{self, FuturesUnordered, StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use zstd::stream::raw::{Decoder, Operation};
+use zstd::stream::raw::{DParameter, Decoder, Operation};
 
 use crate::error::{Error, Kind, Result};
 use crate::node::{Mode, Op, Stat};
@@ -40,11 +40,15 @@ const IN_FLIGHT: usize = 4;
 /// How often a reader starts over because the value was replaced under it.
 const RETRIES: usize = 20;
 const LEVEL: i32 = 3;
+/// The most that a reader keeps of what it has unpacked, as a power of two: four times what [`LEVEL`] needs. A frame may ask for more,
+/// and few bytes could so take much memory.
+const WINDOW: u32 = 23;
 /// How much of a stream is taken at a time.
 const PIECE: usize = 64 << 10;
 
+/// The first line of a node.
 #[derive(Debug, Serialize, Deserialize)]
-struct Header {
+pub struct Header {
     id: String,
     parts: usize,
     /// Bytes of the value, uncompressed.
@@ -183,21 +187,38 @@ pub async fn read(session: &Session, path: &str, limit: u64) -> Result<Option<(V
         if data.is_empty() {
             return Ok(None);
         }
-        let (header, inline) = parse(path, &data)?;
-        within(path, &header, limit)?;
-        let compressed = if header.parts == 0 {
-            inline
-        } else {
-            match read_parts(session, path, &header).await {
-                Ok(compressed) => compressed,
-                // Replaced meanwhile: the node announces another value by now.
-                Err(error) if error.kind() == Kind::NoNode => continue,
-                Err(error) => return Err(error),
-            }
+        let header = match unpack(path, &data, limit)? {
+            Unpacked::Value(value) => return Ok(Some((value, stat))),
+            Unpacked::InParts(header) => header,
+        };
+        let compressed = match read_parts(session, path, &header).await {
+            Ok(compressed) => compressed,
+            // Replaced meanwhile: the node announces another value by now.
+            Err(error) if error.kind() == Kind::NoNode => continue,
+            Err(error) => return Err(error),
         };
         return Ok(Some((decompress(path, &compressed, header.size)?, stat)));
     }
     Err(missing(path))
+}
+
+/// What the data of a node says.
+#[derive(Debug)]
+pub enum Unpacked {
+    /// The value lies in it.
+    Value(Vec<u8>),
+    /// It lies in parts below the node.
+    InParts(Header),
+}
+
+/// Takes the data of a node apart, whatever lies there. No value is longer than what was announced, and none is longer than `limit`.
+pub fn unpack(path: &str, data: &Bytes, limit: u64) -> Result<Unpacked> {
+    let (header, inline) = parse(path, data)?;
+    within(path, &header, limit)?;
+    if header.parts > 0 {
+        return Ok(Unpacked::InParts(header));
+    }
+    decompress(path, &inline, header.size).map(Unpacked::Value)
 }
 
 /// Writes the value into `to`, of at most `limit` bytes; its size and its node's stat, or `None` if no value
@@ -275,7 +296,9 @@ struct Unpacking<'a> {
 
 impl<'a> Unpacking<'a> {
     fn new(path: &'a str, size: u64) -> Result<Self> {
-        let decoder = Decoder::new().map_err(|error| Error::new(Kind::Unexpected, error.to_string()))?;
+        let failed = |error: std::io::Error| Error::new(Kind::Unexpected, error.to_string());
+        let mut decoder = Decoder::new().map_err(failed)?;
+        decoder.set_parameter(DParameter::WindowLogMax(WINDOW)).map_err(failed)?;
         Ok(Self { path, decoder, size, written: 0, whole: false })
     }
 
@@ -446,10 +469,14 @@ fn parse(path: &str, data: &Bytes) -> Result<(Header, Bytes)> {
 
 fn decompress(path: &str, compressed: &[u8], size: u64) -> Result<Vec<u8>> {
     let damaged = |why: String| Error::new(Kind::Corrupt, why).with_path(path);
-    let decoder = zstd::Decoder::new(compressed).map_err(|error| damaged(error.to_string()))?;
+    let mut decoder = zstd::Decoder::new(compressed).map_err(|error| damaged(error.to_string()))?;
+    decoder.window_log_max(WINDOW).map_err(|error| damaged(error.to_string()))?;
     let mut value = Vec::new();
     // Never more than was announced, whatever the frame says.
-    decoder.take(size + 1).read_to_end(&mut value).map_err(|error| damaged(error.to_string()))?;
+    decoder
+        .take(size.saturating_add(1))
+        .read_to_end(&mut value)
+        .map_err(|error| damaged(error.to_string()))?;
     if value.len() as u64 == size {
         return Ok(value);
     }

@@ -24,6 +24,34 @@ on_both_engines!(
     a_stream_is_read_only_as_far_as_it_is_right,
 );
 
+/// What is small and says that it is large, or is large and says that it is small.
+#[test]
+fn a_value_takes_no_more_memory_than_it_may() {
+    let packed = |value: &[u8], window: u32| {
+        let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 3).unwrap();
+        encoder.window_log(window).unwrap();
+        std::io::Write::write_all(&mut encoder, value).unwrap();
+        encoder.finish().unwrap()
+    };
+    let node = |size: u64, packed: &[u8]| {
+        let mut node = format!("{{\"id\":\"x\",\"parts\":0,\"size\":{size}}}\n").into_bytes();
+        node.extend_from_slice(packed);
+        bytes::Bytes::from(node)
+    };
+    let bomb = packed(&vec![0; 32 << 20], 21);
+    assert!(bomb.len() < 16 << 10, "{}", bomb.len());
+    let error = shard::unpack(PATH, &node(10, &bomb), LIMIT).unwrap_err();
+    assert_eq!(error.kind(), Kind::Corrupt);
+    assert!(error.to_string().contains("11 bytes where 10 were announced"), "{error}");
+    assert_eq!(shard::unpack(PATH, &node(32 << 20, &bomb), 1 << 20).unwrap_err().kind(), Kind::TooLarge);
+    assert_eq!(shard::unpack(PATH, &node(u64::MAX, &bomb), u64::MAX).unwrap_err().kind(), Kind::Corrupt);
+    let wide = packed(&[7; 100], 27);
+    let error = shard::unpack(PATH, &node(100, &wide), LIMIT).unwrap_err();
+    assert_eq!(error.kind(), Kind::Corrupt, "{error}");
+    let good = shard::unpack(PATH, &node(100, &packed(&[7; 100], 21)), LIMIT).unwrap();
+    assert!(matches!(good, shard::Unpacked::Value(value) if value == [7; 100]));
+}
+
 const PATH: &str = "/batches/bid1/manifest";
 const LIMIT: u64 = 64 << 20;
 
