@@ -1,4 +1,4 @@
-//! The licences of everything that is shipped: which crates, under which licence, with which text.
+//! The licences of everything that is shipped: which crates, under which licence, with which text; and the compiler's own library.
 //!
 //! The page is written from the lock file, as `cargo metadata` tells of it, and from the crates' own files. What `deny.toml` does
 //! not allow fails here, whether `cargo deny` is installed or not.
@@ -15,6 +15,19 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 const OURS: &str = "ingestd";
 /// How the names of files with licences begin.
 const FILES: [&str; 5] = ["LICEN", "COPYING", "COPYRIGHT", "UNLICENSE", "NOTICE"];
+
+/// What the compiler brings along and links into the program: the standard library, and whose work is in it on our target. The lock file
+/// does not know of it, and its version is that of the compiler.
+const STANDARD: [(&str, &str); 8] = [
+    ("`std`, `core`, `alloc` and the rest of the Rust standard library", "MIT OR Apache-2.0"),
+    ("– its tables of Unicode", "Unicode-3.0"),
+    ("– compiler_builtins", "MIT AND Apache-2.0 WITH LLVM-exception AND (MIT OR Apache-2.0)"),
+    ("– hashbrown, gimli, addr2line, object", "MIT OR Apache-2.0"),
+    ("– libc, cfg-if, rustc-demangle", "MIT OR Apache-2.0"),
+    ("– miniz_oxide", "MIT OR Zlib OR Apache-2.0"),
+    ("– adler2", "0BSD OR MIT OR Apache-2.0"),
+    ("– memchr", "Unlicense OR MIT"),
+];
 
 /// A crate of somebody else in the program.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -208,6 +221,14 @@ fn page(shipped: &BTreeSet<Shipped>) -> String {
     for Shipped { name, version, licence, .. } in shipped {
         let _ = writeln!(page, "| {name} | {version} | {licence} |");
     }
+    page.push_str(
+        "\nThe compiler links its own library into the program as well, in the version of the compiler. Copyright The Rust Project Developers and\n\
+         others; all notices stand in `share/doc/rust/COPYRIGHT-library.html` of the toolchain (`rustc --print sysroot` says where that is), the\n\
+         texts of its licences also below:\n\n| of the compiler | licence |\n|---|---|\n",
+    );
+    for (what, licence) in STANDARD {
+        let _ = writeln!(page, "| {what} | {licence} |");
+    }
     let bare: Vec<_> = shipped.iter().filter(|one| files(&one.dir).is_empty()).collect();
     if !bare.is_empty() {
         page.push_str("\nThese carry no text of their own; that of the licence that they name is among those below:\n\n");
@@ -241,6 +262,8 @@ fn nothing_is_shipped_under_a_licence_that_is_not_allowed() {
     let shipped = shipped(&metadata());
     let wrong: Vec<_> = shipped.iter().filter(|one| !is_allowed(&one.licence, &allowed)).collect();
     assert!(wrong.is_empty(), "deny.toml does not allow these: {wrong:#?}");
+    let wrong: Vec<_> = STANDARD.iter().filter(|(_, licence)| !is_allowed(licence, &allowed)).collect();
+    assert!(wrong.is_empty(), "deny.toml does not allow these of the compiler: {wrong:#?}");
     assert!(shipped.len() > 100, "only {} crates were found", shipped.len());
 }
 

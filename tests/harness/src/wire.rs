@@ -2,7 +2,8 @@
 //!
 //! Everything is a frame: a length of four bytes, big-endian, and a body. A connection begins with
 //! [`ConnectRequest`] and [`ConnectResponse`]; then bodies are requests (`xid`, opcode, …) and replies
-//! (`xid`, zxid, error, …). Bodies beyond their headers are not interpreted.
+//! (`xid`, zxid, error, …). Beyond their headers only the answers to multis are interpreted: whether they were
+//! refused ([`refusal`]).
 
 /// `xid` of a notification of a watch, which answers no request.
 pub(crate) const NOTIFICATION: i32 = -1;
