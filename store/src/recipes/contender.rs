@@ -10,7 +10,7 @@
 
 use bytes::Bytes;
 
-use super::own_node::OwnNode;
+use super::own_node::{self, OwnNode};
 use crate::error::{Error, Kind, Result};
 use crate::node::{Mode, Op};
 use crate::path;
@@ -29,6 +29,7 @@ impl Contender {
     pub(super) async fn join(session: &Session, dir: &str, kind: &str, data: Bytes) -> Result<Self> {
         let prefix = format!("{kind}-{}-", uuid::Uuid::new_v4().simple());
         let path = path::join(dir, &prefix);
+        let mut joining = Joining { session, dir, prefix: &prefix, is_in_doubt: true };
         let name = loop {
             match session.create_with_parents(path.as_str(), data.clone(), Mode::EphemeralSequential).await {
                 Ok((made, _)) => break path::name(&made).to_owned(),
@@ -38,10 +39,14 @@ impl Contender {
                         break name;
                     }
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    joining.is_in_doubt = false;
+                    return Err(error);
+                }
             }
         };
         let node = OwnNode::new(session, path::join(dir, &name));
+        joining.is_in_doubt = false;
         Ok(Self { node, dir: dir.to_owned(), name })
     }
 
@@ -99,6 +104,29 @@ impl Contender {
     /// Gives the place up. So does dropping it.
     pub(super) async fn leave(self) -> Result<()> {
         self.node.delete().await
+    }
+}
+
+/// A place that is being taken. Whoever is gone before it is known whether it was, has left it to nobody.
+struct Joining<'a> {
+    session: &'a Session,
+    dir: &'a str,
+    prefix: &'a str,
+    is_in_doubt: bool,
+}
+
+impl Drop for Joining<'_> {
+    fn drop(&mut self) {
+        if !self.is_in_doubt || self.session.state().is_final() {
+            return;
+        }
+        let (session, dir, prefix) = (self.session.clone(), self.dir.to_owned(), self.prefix.to_owned());
+        own_node::in_background(async move {
+            // After the create, if that was sent: a session's requests are answered in their order.
+            if let Ok(Some(name)) = find(&session, &dir, &prefix).await {
+                own_node::delete(&session, &path::join(&dir, &name)).await;
+            }
+        });
     }
 }
 

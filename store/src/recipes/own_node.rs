@@ -4,7 +4,8 @@
 //! whose it is, its existence is a fence, and deleting it can hit no other.
 //!
 //! **When things break.** It goes with its session, with [`OwnNode::delete`], or with the value: dropped,
-//! it is deleted in the background, because nobody would ever do it for its owner.
+//! it is deleted in the background, because nobody would ever do it for its owner. That is not given up
+//! before the session ends, and so is a [`OwnNode::delete`] that could not be sent, or was not waited for.
 
 use crate::error::{Kind, Result};
 use crate::node::Op;
@@ -18,9 +19,14 @@ pub(super) struct OwnNode {
 }
 
 impl OwnNode {
-    /// Takes charge of a node that was created.
+    /// Takes charge of a node that was created, or is about to be.
     pub(super) fn new(session: &Session, path: String) -> Self {
         Self { session: session.clone(), path, deleted: false }
+    }
+
+    /// It was not created after all.
+    pub(super) fn never_was(mut self) {
+        self.deleted = true;
     }
 
     pub(super) fn session(&self) -> &Session {
@@ -37,8 +43,11 @@ impl OwnNode {
     }
 
     pub(super) async fn delete(mut self) -> Result<()> {
-        self.deleted = true;
-        delete(&self.session, &self.path).await
+        let answer =
+            super::settle(&self.session, || self.session.delete(self.path.as_str(), None)).await.answer;
+        let answer = gone(answer);
+        self.deleted = answer.is_ok();
+        answer
     }
 }
 
@@ -48,18 +57,26 @@ impl Drop for OwnNode {
             return;
         }
         let (session, path) = (self.session.clone(), std::mem::take(&mut self.path));
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move {
-                if let Err(error) = delete(&session, &path).await {
-                    tracing::debug!(path, %error, "a node that was given up goes with its session");
-                }
-            });
-        }
+        in_background(async move { delete(&session, &path).await });
     }
 }
 
-async fn delete(session: &Session, path: &str) -> Result<()> {
-    match super::settle(session, || session.delete(path, None)).await.answer {
+/// Deletes a node that nobody else would: not given up while the session lives.
+pub(super) async fn delete(session: &Session, path: &str) {
+    if let Err(error) = gone(super::look(session, || session.delete(path, None)).await) {
+        tracing::debug!(path, %error, "a node that was given up goes with its session");
+    }
+}
+
+/// Outside of a runtime there is nobody to do it: then it is for the session.
+pub(super) fn in_background(task: impl Future<Output = ()> + Send + 'static) {
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        runtime.spawn(task);
+    }
+}
+
+fn gone(answer: Result<()>) -> Result<()> {
+    match answer {
         Err(error) if error.kind() == Kind::NoNode => Ok(()),
         answer => answer,
     }

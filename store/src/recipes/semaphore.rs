@@ -85,17 +85,23 @@ impl Semaphore {
                 Op::set(self.path.as_str(), encode(&parent)?, version),
                 Op::ephemeral(holder.as_str(), who.clone()),
             ];
+            // From here on it may be there, also if nobody waits for the answer.
+            let node = OwnNode::new(&self.session, holder.clone());
             let settled = super::settle(&self.session, || self.session.multi(ops.clone())).await;
             match settled.answer {
-                Ok(_) => return Ok(Some(self.slot(holder))),
+                Ok(_) => return Ok(Some(Slot { node })),
                 Err(error) if changed_meanwhile(&error) => {
                     // After a lost answer it may have been ourselves that changed it.
                     let there = || self.session.exists(holder.as_str());
                     if settled.repeated && super::look(&self.session, there).await?.is_some() {
-                        return Ok(Some(self.slot(holder)));
+                        return Ok(Some(Slot { node }));
                     }
+                    node.never_was();
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    node.never_was();
+                    return Err(error);
+                }
             }
         }
     }
@@ -138,10 +144,6 @@ impl Semaphore {
             Err(error) if error.kind() == Kind::NoNode => Ok(None),
             Err(error) => Err(error),
         }
-    }
-
-    fn slot(&self, path: String) -> Slot {
-        Slot { node: OwnNode::new(&self.session, path) }
     }
 }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail by panicking")]
 
 mod every_fault;
+mod given_up;
 mod lock_table;
 mod lost_answers;
 mod ltime;

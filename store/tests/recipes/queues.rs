@@ -1,4 +1,7 @@
 //! Elections and read/write locks: queues of contenders.
+//!
+//! Invariants: nobody leads or holds while one before it does that it has to wait for, and whoever has lost its place
+//! cannot commit. A place goes with its owner or its session, so the next one always gets its turn.
 
 use ingest_store::recipes::election::{Candidate, Leader};
 use ingest_store::recipes::rw_lock;

@@ -1,3 +1,8 @@
+//! Slots of a semaphore, taken and given back.
+//!
+//! Invariants: at no moment more slots are held than the limit says, whoever takes them at the same time. A slot comes back
+//! with its owner or its session, and somebody who waits gets it.
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
