@@ -33,7 +33,7 @@ use crate::map::QueueRef;
 use crate::states::JobState;
 use rank::Ranks;
 pub use rank::{hash, rank_of};
-use waiting::{Aside, Place, Slot, Waiting, Why};
+use waiting::{Place, Slot, Waiting, Why};
 
 /// How the next job is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
@@ -166,6 +166,8 @@ pub struct Index {
     states: BTreeMap<JobState, Waiting>,
     taken: HashMap<Jid, Taken>,
     dates: HashMap<Jid, Dated>,
+    /// Jobs whose date has come: where they stand, and since when, until the date is taken away.
+    come: HashMap<Jid, (Place, Instant)>,
     parked: HashMap<Reason, BTreeSet<QueueRef>>,
     /// Those that were called out of all that are parked with something, until it is known whether they got it.
     called: HashMap<Jid, Reason>,
@@ -193,6 +195,7 @@ impl Index {
             states: taken_from.map(|state| (state, Waiting::new())).collect(),
             taken: HashMap::new(),
             dates: HashMap::new(),
+            come: HashMap::new(),
             parked: HashMap::new(),
             called: HashMap::new(),
             timers: BTreeSet::new(),
@@ -273,11 +276,14 @@ impl Index {
         }
     }
 
-    /// A job's process date. It may come before or after its ref; `None`, or one that has passed, makes
-    /// it a job like any other. When it is due the job takes its place as if it were inserted then.
+    /// A job's process date. It may come before or after its ref; `None` makes it a job like any other. When it is due
+    /// the job takes its place as if it were inserted then.
     pub fn date(&mut self, jid: Jid, due: Option<Instant>, now: Instant) {
         self.advance(now);
-        let due = due.filter(|due| *due > now);
+        if let Some(due) = due.filter(|due| *due <= now) {
+            return self.came(jid, due, None, now);
+        }
+        self.come.remove(&jid);
         let mut entries = self.undate(jid);
         let Some(due) = due else {
             for (entry, since) in entries {
@@ -285,15 +291,7 @@ impl Index {
             }
             return;
         };
-        for entry in self.entries_of(jid) {
-            let for_later = |aside: &Aside| matches!(aside.why, Why::Turn { .. });
-            let waiting = self.states.get(&entry.state);
-            if waiting.and_then(|waiting| waiting.aside(slot(entry))).is_none_or(for_later)
-                && let Some(since) = self.remove(entry)
-            {
-                entries.push((entry, since));
-            }
-        }
+        entries.extend(self.remove_line(jid));
         self.dates.insert(jid, Dated { due, entries: Vec::new() });
         self.timers.insert((due, Wake::Date(jid)));
         for (entry, since) in entries {
@@ -305,6 +303,22 @@ impl Index {
         {
             self.unpark_best(&reason, now);
         }
+    }
+
+    /// A job's process date had come before it was known here. It takes its place as if it were inserted then: behind
+    /// the number that was the highest then (`None`: that is so now), and behind those whose dates came before.
+    /// So whoever knows of several tells of them in the order of their dates.
+    pub fn came(&mut self, jid: Jid, at: Instant, highest: Option<u32>, now: Instant) {
+        self.advance(now);
+        // Where it stands since then is its place.
+        if self.come.contains_key(&jid) {
+            return;
+        }
+        let mut entries = self.undate(jid);
+        if !self.taken.contains_key(&jid) {
+            entries.extend(self.remove_line(jid));
+        }
+        self.become_due(jid, at, highest.unwrap_or(self.highest), entries, now);
     }
 
     /// The components that live, and the name of this one among them. What waits is ranked anew; if one
@@ -342,13 +356,8 @@ impl Index {
                     }
                 }
                 Wake::Date(jid) => {
-                    self.became_due += 1;
-                    for (entry, _) in self.undate(jid) {
-                        if let Some(waiting) = self.states.get_mut(&entry.state) {
-                            waiting.set_place(slot(entry), Place::late(self.highest, self.became_due, jid));
-                        }
-                        self.offer(entry, at, Some((at, now)));
-                    }
+                    let entries = self.undate(jid);
+                    self.become_due(jid, at, self.highest, entries, now);
                 }
             }
             self.timers.remove(&(at, wake));

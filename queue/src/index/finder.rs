@@ -13,6 +13,7 @@
 
 mod follow;
 mod locks;
+mod overdue;
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::pin;

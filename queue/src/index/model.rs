@@ -45,6 +45,8 @@ struct Model {
     entries: Vec<Known>,
     taken: Vec<Taken>,
     dates: Vec<(Instant, Jid)>,
+    /// Those whose date has come.
+    come: HashMap<Jid, ((u32, u32), Instant)>,
     doubted: HashSet<QueueRef>,
     departed: HashSet<QueueRef>,
     highest: u32,
@@ -127,13 +129,7 @@ impl Model {
             match (date, until) {
                 (Some((due, jid)), until) if until.is_none_or(|until| due <= until) => {
                     self.dates.retain(|date| *date != (due, jid));
-                    self.order += 1;
-                    let busy = self.is_taken(jid);
-                    for entry in self.entries.iter_mut().filter(|e| e.entry.jid == jid && !busy) {
-                        if entry.until.is_none() && entry.parked.is_none() {
-                            (entry.place, entry.since, entry.turn) = ((self.highest, self.order), due, None);
-                        }
-                    }
+                    self.become_due(jid, due, self.highest);
                 }
                 (_, Some(until)) => {
                     let free = self.entries.iter_mut().filter(|entry| entry.until == Some(until));
@@ -149,6 +145,24 @@ impl Model {
         }
     }
 
+    fn become_due(&mut self, jid: Jid, at: Instant, highest: u32) {
+        self.order += 1;
+        let (place, busy) = ((highest.max(jid.number()), self.order), self.is_taken(jid));
+        self.come.insert(jid, (place, at));
+        for entry in self.entries.iter_mut().filter(|e| e.entry.jid == jid && !busy) {
+            if entry.until.is_none() && entry.parked.is_none() {
+                (entry.place, entry.since, entry.turn) = (place, at, None);
+            }
+        }
+    }
+
+    fn came(&mut self, jid: Jid, at: Instant, highest: Option<u32>) {
+        if !self.come.contains_key(&jid) {
+            self.dates.retain(|(_, dated)| *dated != jid);
+            self.become_due(jid, at, highest.unwrap_or(self.highest));
+        }
+    }
+
     fn offer(&mut self, mut entry: Known, turn: Option<Instant>) {
         let jid = entry.entry.jid;
         entry.turn = turn.filter(|_| !self.is_taken(jid) && self.due(jid).is_none());
@@ -156,14 +170,14 @@ impl Model {
         self.entries.push(entry);
     }
 
-    fn created(&mut self, entry: QueueRef, now: Instant) {
+    fn created(&mut self, entry: QueueRef, now: Instant, turn: Option<Instant>) {
         self.highest = self.highest.max(entry.jid.number());
         if let Some(taken) = self.taken_by(entry) {
             taken.presence = Presence::Listed;
         } else if !self.knows(entry) {
-            let place = (entry.jid.number(), 0);
-            let new = Known { entry, since: now, turn: None, place, until: None, parked: None };
-            self.offer(new, Some(now));
+            let (place, since) = self.come.get(&entry.jid).copied().unwrap_or(((entry.jid.number(), 0), now));
+            let new = Known { entry, since, turn: None, place, until: None, parked: None };
+            self.offer(new, turn);
         }
     }
 
@@ -246,7 +260,7 @@ impl Model {
             self.deleted(entry);
         }
         for entry in listed {
-            self.created(*entry, now);
+            self.created(*entry, now, None);
         }
     }
 
@@ -261,6 +275,7 @@ impl Model {
     }
 
     fn date(&mut self, jid: Jid, due: Option<Instant>) {
+        self.come.remove(&jid);
         let had_one = self.due(jid).is_some();
         self.dates.retain(|(_, dated)| *dated != jid);
         self.dates.extend(due.map(|due| (due, jid)));

@@ -3,7 +3,7 @@
 
 use tokio::time::Instant;
 
-use super::waiting::{Aside, Head, Slot, Waiting, Why};
+use super::waiting::{Aside, Head, Place, Slot, Waiting, Why};
 use super::{Index, Presence, Taken, Wake, slot};
 use crate::ids::Jid;
 use crate::map::QueueRef;
@@ -41,7 +41,13 @@ impl Index {
         if let Some(taken) = self.taken_by(entry) {
             taken.presence = Presence::Listed;
         } else if !self.knows(entry) {
-            self.offer(entry, now, turn);
+            let come = self.come.get(&entry.jid).copied();
+            if let Some((place, _)) = come
+                && let Some(waiting) = self.states.get_mut(&entry.state)
+            {
+                waiting.set_place(slot(entry), place);
+            }
+            self.offer(entry, come.map_or(now, |(_, at)| at), turn);
         }
     }
 
@@ -108,6 +114,41 @@ impl Index {
             }
         }
         Some(since)
+    }
+
+    /// Takes the entries of a job out of line, also those that stand aside only for the turn of others.
+    pub(super) fn remove_line(&mut self, jid: Jid) -> Vec<(QueueRef, Instant)> {
+        let mut removed = Vec::new();
+        for entry in self.entries_of(jid) {
+            let for_later = |aside: &Aside| matches!(aside.why, Why::Turn { .. });
+            let waiting = self.states.get(&entry.state);
+            if waiting.and_then(|waiting| waiting.aside(slot(entry))).is_none_or(for_later)
+                && let Some(since) = self.remove(entry)
+            {
+                removed.push((entry, since));
+            }
+        }
+        removed
+    }
+
+    /// The date of a job has come: it stands as if it were inserted then.
+    pub(super) fn become_due(
+        &mut self,
+        jid: Jid,
+        at: Instant,
+        highest: u32,
+        entries: Vec<(QueueRef, Instant)>,
+        now: Instant,
+    ) {
+        self.became_due += 1;
+        let place = Place::late(highest.max(jid.number()), self.became_due, jid);
+        self.come.insert(jid, (place, at));
+        for (entry, _) in entries {
+            if let Some(waiting) = self.states.get_mut(&entry.state) {
+                waiting.set_place(slot(entry), place);
+            }
+            self.offer(entry, at, Some((at, now)));
+        }
     }
 
     /// Ends the date of a job, and takes from aside what waited for it.

@@ -1,12 +1,18 @@
 //! What was missed, and the end.
+//!
+//! Invariants: whatever happened while the tree could not be followed, after it nothing is offered that is not there or
+//! not due, nothing that waits is forgotten, and what was taken stays taken. With the session every wait ends.
 
 use std::pin::pin;
+use std::time::Duration;
 
+use ingest_queue::date::{Clock, Date};
 use ingest_queue::index::Settings;
 use ingest_queue::index::finder::Ended;
 use ingest_queue::index::finder::Finder;
+use ingest_queue::map::{self, QueueRef};
 use ingest_queue::states::JobState;
-use ingest_store::{Limits, SessionState};
+use ingest_store::{Limits, Mode, SessionState};
 
 use crate::queues::{at, behind_a_proxy, finder, lock, make_queues, next, pending, put, remove};
 use crate::tree::{Tree, on_both_engines, within};
@@ -85,6 +91,41 @@ async fn what_happened_while_disconnected_is_seen_after_the_reconnect() {
     // And it goes on from there.
     put(&other, &[pending(5, 5)]).await;
     assert_eq!(next(&finder).await, pending(5, 5));
+}
+
+#[tokio::test]
+async fn dates_that_came_and_went_while_disconnected_are_kept_after_the_reconnect() {
+    const HOUR: Duration = Duration::from_hours(1);
+    let (proxy, session, other) = behind_a_proxy().await;
+    let clock = Clock::fixed(Date::from_millis(1_763_257_425_000));
+    let at = |entry: QueueRef, wait| map::journal_date(clock.now().after(wait).millis(), entry.jid);
+    let (freed, kept, moved, made) = (pending(5, 1), pending(5, 2), pending(5, 3), pending(5, 4));
+    for (entry, wait) in [(freed, HOUR), (kept, HOUR), (moved, HOUR)] {
+        other.create_with_parents(at(entry, wait), "", Mode::Persistent).await.unwrap();
+    }
+    put(&other, &[freed, kept, moved]).await;
+    let finder = Finder::start_by(&session, Settings::default(), clock.clone()).await.unwrap();
+    assert_eq!(finder.counts(JobState::Pending).not_due, 3);
+    proxy.cut();
+    within(session.states().wait_for(|status| status.state == SessionState::Suspended)).await.unwrap();
+    other.delete(at(freed, HOUR), None).await.unwrap();
+    other.delete(at(moved, HOUR), None).await.unwrap();
+    for (entry, wait) in [(moved, 3 * HOUR), (made, 2 * HOUR)] {
+        other.create(at(entry, wait), "", Mode::Persistent).await.unwrap();
+    }
+    put(&other, &[made]).await;
+    proxy.heal();
+    // None forgotten, and none early.
+    assert_eq!(next(&finder).await, freed);
+    assert!(within(finder.seen(made)).await);
+    let counts = finder.counts(JobState::Pending);
+    assert_eq!((counts.ready, counts.not_due), (0, 3), "{counts:?}");
+    for (due, expected) in [(HOUR, kept), (HOUR, made), (HOUR, moved)] {
+        clock.advance(due);
+        finder.reckon_dates();
+        assert_eq!(next(&finder).await, expected);
+        assert_eq!(finder.counts(JobState::Pending).ready, 0);
+    }
 }
 
 #[tokio::test]

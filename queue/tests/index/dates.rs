@@ -1,5 +1,8 @@
-//! Process dates: from the refs in the tree, without a request in between. Time is paused once the store has nothing
-//! to do any more.
+//! Process dates: from the refs in the tree, without a request in between. Where time is paused it is so once the store has
+//! nothing to do any more, on the embedded engine: a server's client has timers of its own.
+//!
+//! Invariants: no job is offered before its process date, and none is forgotten when it has come. The order is priority, then
+//! process date, whether the date came while the node looked or before it began.
 
 use std::time::Duration;
 
@@ -12,7 +15,13 @@ use ingest_store::{Mode, Session};
 use tokio::time::Instant;
 
 use crate::queues::{make_queues, pending, put};
-use crate::tree::Tree;
+use crate::tree::{PATIENCE, Tree, on_both_engines};
+
+on_both_engines!(
+    a_date_that_goes_or_that_a_better_clock_has_passed_keeps_nobody_waiting,
+    dates_that_a_better_clock_has_passed_keep_their_order,
+    dates_that_came_before_the_node_began_keep_their_order,
+);
 
 const HOUR: Duration = Duration::from_hours(1);
 
@@ -76,9 +85,7 @@ async fn dates_that_come_are_kept() {
     as_dated(&finder, tree).await;
 }
 
-#[tokio::test]
-async fn a_date_that_goes_or_that_a_better_clock_has_passed_keeps_nobody_waiting() {
-    let tree = Tree::embedded();
+async fn a_date_that_goes_or_that_a_better_clock_has_passed_keeps_nobody_waiting(tree: &Tree) {
     let session = tree.session().await;
     make_queues(&session).await;
     let clock = clock();
@@ -93,5 +100,75 @@ async fn a_date_that_goes_or_that_a_better_clock_has_passed_keeps_nobody_waiting
     clock.advance(2 * HOUR);
     finder.reckon_dates();
     assert_eq!(timed(&finder).await.0, pending(5, 2));
-    tree.close().await;
+}
+
+async fn dates_that_a_better_clock_has_passed_keep_their_order(tree: &Tree) {
+    let session = tree.session().await;
+    make_queues(&session).await;
+    let clock = clock();
+    let jobs: Vec<_> = (1..=20).map(|number| pending(5, number)).collect();
+    for entry in &jobs {
+        date(&session, *entry, HOUR * (30 - entry.jid.number())).await;
+    }
+    put(&session, &jobs).await;
+    let finder = Finder::start_by(&session, Settings::default(), clock.clone()).await.unwrap();
+    assert_eq!(finder.counts(JobState::Pending).not_due, 20);
+    clock.advance(30 * HOUR);
+    finder.reckon_dates();
+    for expected in jobs.iter().rev() {
+        assert_eq!(timed(&finder).await.0, *expected);
+    }
+}
+
+/// Lets the store's clock move on.
+async fn until(session: &Session, date: i64) {
+    while Clock::system().now().millis() <= date {
+        session.sync().await.unwrap();
+    }
+}
+
+/// One node looks all the time, one begins when all is over: both have the same order.
+async fn dates_that_came_before_the_node_began_keep_their_order(tree: &Tree) {
+    let session = tree.session().await;
+    make_queues(&session).await;
+    let living = Finder::start(&session, Settings::default()).await.unwrap();
+    let insert = async |entry: QueueRef, due: Option<i64>| {
+        let (_, stat) = session.create_with_parents(map::job(entry.jid), "", Mode::Persistent).await.unwrap();
+        if let Some(due) = due {
+            session.create(map::journal_date(due, entry.jid), "", Mode::Persistent).await.unwrap();
+        }
+        put(&session, &[entry]).await;
+        stat.ctime
+    };
+    let (urgent, before, between, after) = (pending(4, 8), pending(5, 3), pending(5, 5), pending(5, 7));
+    let (late, early, last) = (pending(5, 1), pending(5, 2), pending(5, 6));
+    let date = insert(before, None).await + 20;
+    insert(early, Some(date)).await;
+    insert(late, Some(date + 1)).await;
+    until(&session, date + 1).await;
+    let date = insert(between, None).await + 20;
+    insert(last, Some(date)).await;
+    until(&session, date).await;
+    insert(after, None).await;
+    insert(urgent, None).await;
+    let order = [urgent, before, early, late, between, last, after];
+    ingest_harness::eventually("all in line", PATIENCE, || async {
+        (living.line(JobState::Pending).len() == order.len()).then_some(())
+    })
+    .await;
+    assert_eq!(living.line(JobState::Pending), order);
+    let begins = Finder::start(&session, Settings::default()).await.unwrap();
+    assert_eq!(begins.line(JobState::Pending), order);
+    // A job that gets another priority keeps the place of its date.
+    for finder in [&living, &begins] {
+        assert!(finder.seen(urgent).await);
+    }
+    session.delete(late.path(), None).await.unwrap();
+    put(&session, &[pending(4, 1)]).await;
+    for finder in [living, begins] {
+        assert!(finder.seen(pending(4, 1)).await);
+        assert!(finder.gone(late).await);
+        let urgent_first = [pending(4, 1), urgent, before, early, between, last, after];
+        assert_eq!(finder.line(JobState::Pending), urgent_first);
+    }
 }

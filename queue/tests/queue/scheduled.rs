@@ -1,6 +1,9 @@
 //! How exactly scheduled jobs are taken, compared with bare timers and round trips of the same run; and that nothing
 //! runs between dates.
 //!
+//! Invariants: no job is locked before its date, as the tree's own clock says; and once its date has come it is taken as
+//! soon as a timer and the tree allow, and its date is gone from the tree.
+//!
 //! `INGESTD_SCHEDULED=10000` takes so many, 6 ms apart. For each job there is a bare timer at the same date in the same
 //! runtime, so that whatever else the machine does just then is in both; one engine after the other, so that they
 //! do not disturb each other. Where a machine is as good as away for a moment that is not enough: one more try is allowed.

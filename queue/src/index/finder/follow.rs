@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio::task::coop::consume_budget;
 use tokio::time::Instant;
 
+use super::overdue::{Inserted, Overdue};
 use super::{Command, Ended, Ignored, Settings, Shared, Task};
 use crate::date::{Clock, Date};
 use crate::ids::Jid;
@@ -46,7 +47,6 @@ impl Follower {
         let watch = shared.session.watch_tree(map::JOB_STATES).await?;
         let (ageing, known_dates) = (settings.ageing.is_some(), HashMap::new());
         let mut follower = Self { shared, watch, dates, known_dates, clock, commands, ageing, asking: None };
-        follower.relist_dates().await?;
         follower.relist().await?;
         Ok(follower)
     }
@@ -120,38 +120,71 @@ impl Follower {
                 }
             }
             Event::Changed(_) | Event::Children(_) => return Ok(()),
-            Event::Relist(_) => self.relist_dates().await.map_err(|error| self.unreadable(error))?,
+            Event::Relist(_) => {
+                let listed = self.relist_dates().await.map_err(|error| self.unreadable(error))?;
+                self.place(listed).await.map_err(|error| self.unreadable(error))?;
+            }
             Event::Ended(state) => return Err(Ended::Session(state)),
         }
         self.shared.applied.notify_waiters();
         Ok(())
     }
 
+    /// A date that has come just now is as good as one that comes now.
     fn dated(&mut self, jid: Jid, millis: i64) {
         self.known_dates.insert(jid, millis);
-        let date = Date::from_millis(millis);
-        let left = self.clock.now().until(date);
-        // What has come is a date like none.
-        let due = (!left.is_zero()).then(|| Instant::now() + left);
-        self.shared.change(|index, now| index.date(jid, due, now));
+        let due = self.instant(millis);
+        self.shared.change(|index, now| index.date(jid, Some(due), now));
     }
 
-    async fn relist_dates(&mut self) -> Result<(), ingest_store::Error> {
+    /// When a date comes, or came, by the clock of this process.
+    fn instant(&self, millis: i64) -> Instant {
+        let (date, clock, now) = (Date::from_millis(millis), self.clock.now(), Instant::now());
+        let (left, passed) = (clock.until(date), date.until(clock));
+        now.checked_sub(passed).unwrap_or(now) + left
+    }
+
+    /// Takes over what differs; answers those that had come before they were known.
+    async fn relist_dates(&mut self) -> Result<Vec<Overdue>, ingest_store::Error> {
         let names = names(&self.shared.session, map::JOURNAL_DATES).await?;
-        let now: HashMap<Jid, i64> = names
+        let listed: HashMap<Jid, i64> = names
             .iter()
             .filter_map(|name| map::parse_journal_date(name))
             .map(|(millis, jid)| (jid, millis))
             .collect();
-        let gone: Vec<Jid> = self.known_dates.keys().filter(|jid| !now.contains_key(jid)).copied().collect();
+        let gone: Vec<Jid> =
+            self.known_dates.keys().filter(|jid| !listed.contains_key(jid)).copied().collect();
         for jid in gone {
             self.known_dates.remove(&jid);
             self.shared.change(|index, now| index.date(jid, None, now));
         }
-        for (jid, millis) in now {
-            if self.known_dates.get(&jid) != Some(&millis) {
-                self.dated(jid, millis);
+        let (now, mut overdue) = (self.clock.now().millis(), Vec::new());
+        for (jid, millis) in listed {
+            match self.known_dates.get(&jid) {
+                Some(known) if *known == millis => {}
+                None if millis <= now => {
+                    self.known_dates.insert(jid, millis);
+                    overdue.push(Overdue { millis, jid });
+                }
+                _ => self.dated(jid, millis),
             }
+        }
+        Ok(overdue)
+    }
+
+    /// Gives jobs whose dates had come before this node knew of them the places that they would have.
+    async fn place(&self, mut overdue: Vec<Overdue>) -> Result<(), ingest_store::Error> {
+        let Some(first) = overdue.iter().map(|one| one.jid).min() else { return Ok(()) };
+        let mut others = self.shared.held.lock().index.all(JobState::Pending);
+        others.retain(|jid| *jid > first && !self.known_dates.contains_key(jid));
+        let inserted = Inserted::read(&self.shared.session, others).await?;
+        overdue.sort_unstable();
+        let mut highest = 0;
+        for Overdue { millis, jid } in overdue {
+            // Whoever was due before it was there before it.
+            highest = inserted.highest_at(millis).max(highest).max(jid.number());
+            let at = self.instant(millis);
+            self.shared.change(|index, now| index.came(jid, at, Some(highest), now));
         }
         Ok(())
     }
@@ -160,7 +193,11 @@ impl Follower {
         match command {
             Command::Released(jid) => self.shared.released(jid),
             Command::Dates => {
-                for (jid, millis) in std::mem::take(&mut self.known_dates) {
+                let known = std::mem::take(&mut self.known_dates);
+                let mut known: Vec<_> =
+                    known.into_iter().map(|(jid, millis)| Overdue { millis, jid }).collect();
+                known.sort_unstable();
+                for Overdue { millis, jid } in known {
                     self.dated(jid, millis);
                 }
             }
@@ -180,30 +217,41 @@ impl Follower {
         if doubtful.is_empty() {
             return Ok(0);
         }
-        while let Some(event) = self.watch.try_next() {
-            self.apply(event).await?;
+        loop {
+            if let Some(event) = self.dates.try_next() {
+                self.apply_date(event).await?;
+            } else if let Some(event) = self.watch.try_next() {
+                self.apply(event).await?;
+            } else {
+                break;
+            }
         }
         let queues = self.list().await.map_err(|error| self.unreadable(error))?;
         let wrong = self.shared.differences(&queues);
-        self.take_over(&queues);
+        self.take_over(&queues).await.map_err(|error| self.unreadable(error))?;
         Ok(wrong.intersection(&doubtful).count())
     }
 
     async fn relist(&mut self) -> Result<(), ingest_store::Error> {
         let queues = self.list().await?;
-        self.take_over(&queues);
+        self.take_over(&queues).await?;
         if self.ageing {
             self.asking.replace(Task(tokio::spawn(ask_ages(Arc::clone(&self.shared)))));
         }
         Ok(())
     }
 
-    fn take_over(&self, queues: &[Listing]) {
+    /// The dates are listed after the queues and taken over before them: of whatever is in a queue it is known then
+    /// whether it is due, and what is not is not offered. What was due already takes its place among what waits.
+    async fn take_over(&mut self, queues: &[Listing]) -> Result<(), ingest_store::Error> {
+        let overdue = self.relist_dates().await?;
         for listing in queues {
             self.shared.change(|index, now| index.relist(listing, now));
         }
+        self.place(overdue).await?;
         self.shared.drop_idle_lock_watches();
         self.shared.applied.notify_waiters();
+        Ok(())
     }
 
     async fn list(&self) -> Result<Vec<Listing>, ingest_store::Error> {

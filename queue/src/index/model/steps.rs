@@ -22,6 +22,7 @@ enum Step {
     Deleted(QueueRef),
     Relist(JobState, Vec<QueueRef>),
     Date(Jid, Option<u64>),
+    Came(Jid, u64, Option<u32>),
     Take(JobState),
     Finished(QueueRef),
     HandOver(QueueRef, QueueRef),
@@ -54,6 +55,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => entry().prop_map(Step::Deleted),
         1 => (state(), prop::collection::vec(entry(), 0..12)).prop_map(|(s, listed)| Step::Relist(s, listed)),
         3 => (job(), prop::option::of(0..400_u64)).prop_map(|(jid, due)| Step::Date(jid, due)),
+        2 => (job(), 0..400_u64, prop::option::of(0..JOBS)).prop_map(|(jid, ago, n)| Step::Came(jid, ago, n)),
         12 => state().prop_map(Step::Take),
         3 => entry().prop_map(Step::Finished),
         2 => (entry(), entry()).prop_map(|(from, to)| Step::HandOver(from, QueueRef { jid: from.jid, ..to })),
@@ -84,7 +86,7 @@ fn apply(index: &mut Index, model: &mut Model, step: &Step, now: &mut Instant) {
         Step::Created(entry) => {
             index.created(entry, *now);
             if !model.departed.contains(&entry) {
-                model.created(entry, *now);
+                model.created(entry, *now, Some(*now));
             }
         }
         Step::Deleted(entry) => {
@@ -100,6 +102,10 @@ fn apply(index: &mut Index, model: &mut Model, step: &Step, now: &mut Instant) {
             let due = due.map(|due| *now + ms(due)).filter(|due| *due > *now);
             index.date(jid, due, *now);
             model.date(jid, due);
+        }
+        Step::Came(jid, ago, highest) => {
+            index.came(jid, *now - ms(ago), highest, *now);
+            model.came(jid, *now - ms(ago), highest);
         }
         Step::Take(state) => {
             assert_eq!(index.take(state, *now), model.take(state, *now));
@@ -150,20 +156,7 @@ fn apply(index: &mut Index, model: &mut Model, step: &Step, now: &mut Instant) {
         Step::IsNext(entry) => {
             assert_eq!(index.is_next(entry, *now), model.is_next(entry, *now), "{entry:?}");
         }
-        Step::Components(bits) => {
-            let live = NAMES.iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1);
-            let live: Vec<_> = live.map(|(_, name)| (*name).to_owned()).collect();
-            index.components(live.clone(), "a", *now);
-            if model.ranks.set(live, "a") {
-                model.unpark(|reason| matches!(reason, Reason::Locked(_)), *now);
-            }
-            // What is ranked anew while its job is busy is ranked from its arrival when it is free.
-            for at in 0..model.entries.len() {
-                if model.is_taken(model.entries[at].entry.jid) {
-                    model.entries[at].turn = None;
-                }
-            }
-        }
+        Step::Components(bits) => components(index, model, bits, *now),
         Step::KnownSince(entry, ago) => {
             index.known_since(entry, *now - ms(ago), *now);
             let taken = model.taken.iter_mut().map(|taken| &mut taken.entry);
@@ -176,6 +169,21 @@ fn apply(index: &mut Index, model: &mut Model, step: &Step, now: &mut Instant) {
             }
         }
         Step::Pass(time) => *now += ms(time),
+    }
+}
+
+fn components(index: &mut Index, model: &mut Model, bits: usize, now: Instant) {
+    let live = NAMES.iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1);
+    let live: Vec<_> = live.map(|(_, name)| (*name).to_owned()).collect();
+    index.components(live.clone(), "a", now);
+    if model.ranks.set(live, "a") {
+        model.unpark(|reason| matches!(reason, Reason::Locked(_)), now);
+    }
+    // What is ranked anew while its job is busy is ranked from its arrival when it is free.
+    for at in 0..model.entries.len() {
+        if model.is_taken(model.entries[at].entry.jid) {
+            model.entries[at].turn = None;
+        }
     }
 }
 
