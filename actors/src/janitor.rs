@@ -148,12 +148,14 @@ impl State {
         let mut wait = self.wait_for(routine).await;
         if wait.is_zero() {
             if self.house.takes_work()
-                && let Ran::Now(run) = self.run_once(routine).await
+                && let Some(Ran::Now(run)) = self.run_if_due(routine).await
                 && run.removed > 0
             {
                 tracing::info!(name = routine.name(), removed = run.removed, "cleaned up");
             }
-            wait = routine.every(&self.house.settings.load().upkeep);
+            // From when it was run, here or elsewhere; if nobody could, a whole time from now.
+            let every = routine.every(&self.house.settings.load().upkeep);
+            wait = Some(self.wait_for(routine).await).filter(|wait| !wait.is_zero()).unwrap_or(every);
         }
         let myself = myself.clone();
         let later = Task::spawn(async move {

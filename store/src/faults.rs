@@ -59,21 +59,27 @@ pub struct Faulty {
 #[derive(Debug)]
 enum At {
     Number(usize),
-    /// The next that writes at a path that begins so.
-    Write(String),
+    /// The next that writes at a path that begins so, after so many others.
+    Write(String, usize),
 }
 
 impl At {
-    fn is(&self, number: usize, request: &Request) -> bool {
+    fn is(&mut self, number: usize, request: &Request) -> bool {
         match self {
             At::Number(at) => *at == number,
-            At::Write(begins) => match request {
-                Request::Create { path, .. } | Request::Set { path, .. } | Request::Delete { path, .. } => {
-                    path.starts_with(begins)
-                }
-                Request::Multi(ops) => ops.iter().any(|op| op.path().starts_with(begins)),
-                _ => false,
-            },
+            At::Write(begins, skip) => {
+                let begins = begins.as_str();
+                let writes = match request {
+                    Request::Create { path, .. }
+                    | Request::Set { path, .. }
+                    | Request::Delete { path, .. } => path.starts_with(begins),
+                    Request::Multi(ops) => ops.iter().any(|op| op.path().starts_with(begins)),
+                    _ => false,
+                };
+                let passes = writes && *skip > 0;
+                *skip -= usize::from(passes);
+                writes && !passes
+            }
         }
     }
 }
@@ -111,7 +117,12 @@ impl Faulty {
 
     /// Breaks the next call that writes at a path that begins so. Only one.
     pub fn break_write(&self, begins: impl Into<String>, fault: Fault) {
-        self.plan.set(At::Write(begins.into()), fault);
+        self.break_write_after(0, begins, fault);
+    }
+
+    /// The same after so many other such calls.
+    pub fn break_write_after(&self, others: usize, begins: impl Into<String>, fault: Fault) {
+        self.plan.set(At::Write(begins.into(), others), fault);
     }
 
     /// The number of calls since the start or the last [`Faulty::break_call`].

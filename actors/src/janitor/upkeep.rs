@@ -3,9 +3,11 @@
 //! `/cleanup/NAME` says when it last ran, where, and what it removed; `/cleanup/NAME/lock` is there while it runs. A
 //! node whose time has come looks first whether another has done it meanwhile.
 //!
-//! **When things break.** The lock goes with its session, and the next node's turn comes. Nothing rests on the lock:
-//! whatever a routine removes, it removes at the version that it has looked at. One that fails says why, and is made
-//! again the next time.
+//! **When things break.** The lock goes with its session, and the next node's turn comes. One that is left while the session
+//! lives, because the janitor died in the middle of a routine, is its successor's: a node has one janitor, which runs
+//! one routine after the other, so a lock of its own session is never in use when it comes to take it. Nothing rests on the
+//! lock: whatever a routine removes, it removes at the version that it has looked at. One that fails says why, and is
+//! made again the next time.
 
 use std::time::{Duration, Instant};
 
@@ -156,12 +158,28 @@ impl State {
 
     /// Runs a routine if no other node does.
     pub(super) async fn run_once(&self, routine: Routine) -> Ran {
+        match lock(self.life.queue.session(), routine, &self.house.name).await {
+            Ok(None) => self.run_locked(routine).await,
+            Ok(Some(node)) => Ran::Busy(node),
+            Err(error) => Ran::Not(error.to_string()),
+        }
+    }
+
+    /// The same if it is still time for it: another node may have run it since it was looked at. `None`: one has.
+    pub(super) async fn run_if_due(&self, routine: Routine) -> Option<Ran> {
         let session = self.life.queue.session();
         match lock(session, routine, &self.house.name).await {
-            Ok(None) => {}
-            Ok(Some(node)) => return Ran::Busy(node),
-            Err(error) => return Ran::Not(error.to_string()),
+            Ok(None) if self.wait_for(routine).await.is_zero() => Some(self.run_locked(routine).await),
+            Ok(None) => {
+                release(session, routine).await;
+                None
+            }
+            Ok(Some(node)) => Some(Ran::Busy(node)),
+            Err(error) => Some(Ran::Not(error.to_string())),
         }
+    }
+
+    async fn run_locked(&self, routine: Routine) -> Ran {
         let (at, began) = (self.life.queue.now(), Instant::now());
         let done = self.routine(routine).await;
         let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -173,9 +191,7 @@ impl State {
             }
         };
         let run = Run { at, node: self.house.name.clone(), took_ms, removed, error };
-        if let Err(error) = unlock(session, routine, &run).await {
-            tracing::warn!(name = routine.name(), %error, "a cleanup lock is left, and goes with the session");
-        }
+        unlock(self.life.queue.session(), routine, &run).await;
         Ran::Now(run)
     }
 
@@ -201,7 +217,7 @@ impl State {
     }
 }
 
-/// `None`: it is ours.
+/// `None`: it is ours, also if it has been since before this run.
 async fn lock(session: &Session, routine: Routine, node: &str) -> ingest_store::Result<Option<String>> {
     let (dir, lock) = (routine.path(), path::join(&routine.path(), LOCK));
     settle(session, || session.make_dirs(&dir)).await.answer?;
@@ -210,7 +226,7 @@ async fn lock(session: &Session, routine: Routine, node: &str) -> ingest_store::
         Ok(_) => Ok(None),
         Err(error) if error.kind() == Kind::NodeExists => {
             match look(session, || session.get(lock.as_str())).await {
-                Ok((_, stat)) if made.repeated && stat.ephemeral_owner == session.id() => Ok(None),
+                Ok((_, stat)) if stat.ephemeral_owner == session.id() => Ok(None),
                 Ok((data, _)) => Ok(Some(String::from_utf8_lossy(&data).into_owned())),
                 Err(error) if error.kind() == Kind::NoNode => Ok(Some("another node".into())),
                 Err(error) => Err(error),
@@ -220,12 +236,22 @@ async fn lock(session: &Session, routine: Routine, node: &str) -> ingest_store::
     }
 }
 
-async fn unlock(session: &Session, routine: Routine, run: &Run) -> ingest_store::Result<()> {
-    let (at, lock) = (routine.path(), path::join(&routine.path(), LOCK));
-    let data = serde_json::to_vec(run).unwrap_or_default();
-    settle(session, || session.set(at.as_str(), data.clone(), None)).await.answer?;
-    match settle(session, || session.delete(lock.as_str(), None)).await.answer {
-        Err(error) if error.kind() != Kind::NoNode => Err(error),
-        _ => Ok(()),
+/// Says how it went, and lets the others.
+async fn unlock(session: &Session, routine: Routine, run: &Run) {
+    let (at, data) = (routine.path(), serde_json::to_vec(run).unwrap_or_default());
+    if let Err(error) = look(session, || session.set(at.as_str(), data.clone(), None)).await {
+        tracing::warn!(name = routine.name(), %error, "it cannot be said how it went");
+    }
+    release(session, routine).await;
+}
+
+/// Not given up while the session lives: the other nodes would be kept from the routine.
+async fn release(session: &Session, routine: Routine) {
+    let lock = path::join(&routine.path(), LOCK);
+    match look(session, || session.delete(lock.as_str(), None)).await {
+        Err(error) if error.kind() != Kind::NoNode => {
+            tracing::warn!(name = routine.name(), %error, "a cleanup lock is left, and goes with the session");
+        }
+        _ => {}
     }
 }

@@ -39,13 +39,13 @@ fn drop_box(dir: &Path) -> Feed {
 }
 
 /// Boxes that all nodes of a place share.
-struct Boxes {
+pub(crate) struct Boxes {
     dir: PathBuf,
     count: usize,
 }
 
 impl Boxes {
-    fn new(place: &Place, count: usize) -> Self {
+    pub(crate) fn new(place: &Place, count: usize) -> Self {
         let dir = place.dir.path().join("boxes");
         for number in 0..count {
             std::fs::create_dir_all(dir.join(Self::name(number))).unwrap();
@@ -57,7 +57,7 @@ impl Boxes {
         format!("box-{number}")
     }
 
-    fn configure(&self, node: &mut Settings, steps: &mut steps::Settings) {
+    pub(crate) fn configure(&self, node: &mut Settings, steps: &mut steps::Settings) {
         node.workers.settle = Duration::from_millis(50);
         steps.fetch.file_roots.push(self.dir.clone());
         for number in 0..self.count {
@@ -75,7 +75,7 @@ impl Boxes {
 }
 
 /// A node that consumes feeds and does nothing else.
-async fn worker(place: &Place, boxes: &Boxes, name: &str) -> Node {
+pub(crate) async fn worker(place: &Place, boxes: &Boxes, name: &str) -> Node {
     place
         .node_with(name, None, |node, steps| {
             let none = Pool { size: 0, stall: Duration::from_mins(1) };
@@ -112,7 +112,7 @@ async fn until_batches(queue: &Queue, count: usize) {
 }
 
 /// Waits until the feeds are divided as they should be and everybody has its share; answers how many each has.
-async fn settled(queue: &Queue, workers: usize, feeds: usize) -> Vec<usize> {
+pub(crate) async fn settled(queue: &Queue, workers: usize, feeds: usize) -> Vec<usize> {
     eventually("feeds that are divided", patience(), || async {
         // A machine that is busy may break a link for a moment.
         let (seen, listed) = (queue.workers().await.ok()?, queue.list_feeds().await.ok()?);
@@ -133,7 +133,7 @@ async fn settled(queue: &Queue, workers: usize, feeds: usize) -> Vec<usize> {
     .await
 }
 
-fn even(counts: &[usize]) {
+pub(crate) fn even(counts: &[usize]) {
     let (most, least) = (counts.iter().max().unwrap(), counts.iter().min().unwrap());
     assert!(most - least <= 1, "{counts:?}");
 }
@@ -177,9 +177,8 @@ async fn until_shares(queue: &Queue, nodes: usize) {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_is_paused_gives_its_feeds_to_the_others() {
-    let place = Place::new(On::Embedded).await;
+async fn a_node_that_is_paused_gives_its_feeds_to_the_others(on: On) {
+    let place = Place::new(on).await;
     let boxes = Boxes::new(&place, 5);
     let one = worker(&place, &boxes, "one").await;
     let other = worker(&place, &boxes, "other").await;
@@ -197,8 +196,17 @@ async fn a_node_that_is_paused_gives_its_feeds_to_the_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_who_consumes_and_dies_is_started_again_and_nothing_is_lost() {
-    let place = Place::new(On::Embedded).await;
+async fn a_node_that_is_paused_gives_its_feeds_to_the_others_embedded() {
+    a_node_that_is_paused_gives_its_feeds_to_the_others(On::Embedded).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_paused_gives_its_feeds_to_the_others_zookeeper() {
+    a_node_that_is_paused_gives_its_feeds_to_the_others(On::Zookeeper).await;
+}
+
+async fn one_who_consumes_and_dies_is_started_again_and_nothing_is_lost(on: On) {
+    let place = Place::new(on).await;
     let boxes = Boxes::new(&place, 2);
     let node = worker(&place, &boxes, "one").await;
     let queue = place.queue().await;
@@ -223,8 +231,17 @@ async fn one_who_consumes_and_dies_is_started_again_and_nothing_is_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_feed_that_a_person_has_paused_goes_on_where_it_stopped() {
-    let place = Place::new(On::Embedded).await;
+async fn one_who_consumes_and_dies_is_started_again_and_nothing_is_lost_embedded() {
+    one_who_consumes_and_dies_is_started_again_and_nothing_is_lost(On::Embedded).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_who_consumes_and_dies_is_started_again_and_nothing_is_lost_zookeeper() {
+    one_who_consumes_and_dies_is_started_again_and_nothing_is_lost(On::Zookeeper).await;
+}
+
+async fn a_feed_that_a_person_has_paused_goes_on_where_it_stopped(on: On) {
+    let place = Place::new(on).await;
     let boxes = Boxes::new(&place, 1);
     let node = worker(&place, &boxes, "one").await;
     let queue = place.queue().await;
@@ -245,8 +262,17 @@ async fn a_feed_that_a_person_has_paused_goes_on_where_it_stopped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_source_that_cannot_be_asked_is_told_and_asked_again_when_somebody_wishes() {
-    let place = Place::new(On::Embedded).await;
+async fn a_feed_that_a_person_has_paused_goes_on_where_it_stopped_embedded() {
+    a_feed_that_a_person_has_paused_goes_on_where_it_stopped(On::Embedded).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_feed_that_a_person_has_paused_goes_on_where_it_stopped_zookeeper() {
+    a_feed_that_a_person_has_paused_goes_on_where_it_stopped(On::Zookeeper).await;
+}
+
+async fn a_source_that_cannot_be_asked_is_told_and_asked_again_when_somebody_wishes(on: On) {
+    let place = Place::new(on).await;
     let boxes = Boxes::new(&place, 1);
     let dir = boxes.dir.join("box-0");
     std::fs::remove_dir(&dir).unwrap();
@@ -270,6 +296,16 @@ async fn a_source_that_cannot_be_asked_is_told_and_asked_again_when_somebody_wis
     let listed = &queue.list_feeds().await.unwrap()[0];
     assert!(!listed.asked);
     kit::drained(node).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_that_cannot_be_asked_is_told_and_asked_again_when_somebody_wishes_embedded() {
+    a_source_that_cannot_be_asked_is_told_and_asked_again_when_somebody_wishes(On::Embedded).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_that_cannot_be_asked_is_told_and_asked_again_when_somebody_wishes_zookeeper() {
+    a_source_that_cannot_be_asked_is_told_and_asked_again_when_somebody_wishes(On::Zookeeper).await;
 }
 
 /// Invariant: a feed that fails again and again is told to the administrators once, however often it fails and whoever

@@ -117,6 +117,16 @@ impl Place {
         (Self { dir, engine: Arc::new(faulty.clone()), own_way: Some(Arc::new(tree)) }, faulty)
     }
 
+    /// The same on either tree; a session cannot be made to expire on a server this way.
+    pub(crate) async fn with_faults_on(on: On) -> (Self, Faulty) {
+        if on == On::Embedded {
+            return Self::with_faults();
+        }
+        let Self { dir, engine, .. } = Self::new(on).await;
+        let faulty = Faulty::around(engine.clone());
+        (Self { dir, engine: Arc::new(faulty.clone()), own_way: Some(engine) }, faulty)
+    }
+
     pub(crate) fn store(&self) -> Store {
         Store::new(self.engine.clone(), Limits::default())
     }
