@@ -192,6 +192,17 @@ async fn addresses_that_must_not_be_reached_are_refused_before_anything_is_made(
 }
 
 #[tokio::test]
+async fn a_key_that_comes_twice_in_one_manifest_is_refused_and_nothing_is_made() {
+    let node = TestNode::start().await;
+    let row = |key: &str| json!({"url": "http://127.0.0.1:1/a.txt", "key": key});
+    let body =
+        json!({"profile": "test_content", "submitter": "ann", "manifest": [row("a"), row("b"), row("a")]});
+    let answer = node.post("/api/v1/batches", body).await.problem(400, "invalid", "its key `a` is that of");
+    assert_eq!(answer.fields(), ["manifest[2]"]);
+    assert_eq!(node.get("/api/v1/batches").await.json["batches"], json!([]));
+}
+
+#[tokio::test]
 async fn a_name_that_leads_to_this_machine_is_refused_where_that_is_not_allowed() {
     let dir = tempfile::tempdir().unwrap();
     super::kit::configure(dir.path(), "", "");

@@ -1,5 +1,8 @@
 //! How a node ends: with everything done, hurried, at once, or because it cannot work. Each has its exit code, and a
 //! last word on stderr.
+//!
+//! Invariants: whichever way a node ends, no lock of it is left, no job is lost or done twice, and the next node goes on
+//! where it stopped. Only a job whose worker was not let to its end counts that.
 
 use ingest_harness::FileServer;
 use ingest_queue::ids::Bid;

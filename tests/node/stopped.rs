@@ -1,4 +1,7 @@
 //! A node that is frozen until its session is over, and then goes on.
+//!
+//! Invariants: what it held is done by others meanwhile, each job once; and when it wakes up, nothing that it still has in
+//! hand is committed.
 
 use std::time::Duration;
 

@@ -148,9 +148,8 @@ async fn a_node_that_is_killed_leaves_the_registry_with_its_session_zookeeper() 
     a_node_that_is_killed_leaves_the_registry_with_its_session(On::Zookeeper).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_name_that_is_used_again_is_a_new_incarnation() {
-    let place = Place::new(On::Embedded).await;
+async fn a_name_that_is_used_again_is_a_new_incarnation(on: On) {
+    let place = Place::new(on).await;
     let queue = place.queue().await;
     let mut lives = Vec::new();
     for _ in 0..2 {
@@ -166,8 +165,17 @@ async fn a_name_that_is_used_again_is_a_new_incarnation() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_elected_one_writes_down_what_ended() {
-    let (place, files) = (Place::new(On::Embedded).await, FileServer::start().await);
+async fn a_name_that_is_used_again_is_a_new_incarnation_embedded() {
+    a_name_that_is_used_again_is_a_new_incarnation(On::Embedded).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_is_used_again_is_a_new_incarnation_zookeeper() {
+    a_name_that_is_used_again_is_a_new_incarnation(On::Zookeeper).await;
+}
+
+async fn the_elected_one_writes_down_what_ended(on: On) {
+    let (place, files) = (Place::new(on).await, FileServer::start().await);
     let node = place.node_with("node-1", None, |node, _| node.stats.every = Duration::from_millis(50)).await;
     let queue = place.queue().await;
     let bid = kit::submit(&queue, kit::submission(&kit::single_files(&files, 3), None)).await;
@@ -180,6 +188,62 @@ async fn the_elected_one_writes_down_what_ended() {
     assert!(stats.lines.iter().all(|line| line.node == "node-1"));
     kit::clean(&queue).await;
     kit::drained(node).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_elected_one_writes_down_what_ended_embedded() {
+    the_elected_one_writes_down_what_ended(On::Embedded).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_elected_one_writes_down_what_ended_zookeeper() {
+    the_elected_one_writes_down_what_ended(On::Zookeeper).await;
+}
+
+/// Invariant: what ends while somebody leads is written down once, also when who led is gone without a word; and whoever
+/// was followed by another writes nothing more.
+async fn when_who_writes_is_killed_the_next_goes_on(on: On) {
+    let (place, files) = (Place::new(on).await, FileServer::start().await);
+    let queue = place.queue().await;
+    let often = |node: &mut ingest_actors::settings::Settings, _: &mut ingest_steps::settings::Settings| {
+        node.stats.every = Duration::from_millis(50);
+    };
+    let first = place.node_with("node-1", None, often).await;
+    leads(&queue, "stats", "node-1").await;
+    let second = place.node_with("node-2", None, often).await;
+    let written = async |all: u64| {
+        eventually(&format!("{all} that completed"), kit::PATIENCE, || async {
+            let (stats, _) = Stats::read(queue.session()).await.ok()?;
+            (stats.lines.iter().map(|line| line.completed).sum::<u64>() >= all).then_some(stats)
+        })
+        .await
+    };
+    let url = kit::single_files(&files, 3);
+    let bid = kit::submit(&queue, kit::submission(&url, None)).await;
+    assert_eq!(kit::reported(&queue, bid).await, BatchState::Completed);
+    written(3).await;
+    first.stop();
+    first.ended().await;
+    leads(&queue, "stats", "node-2").await;
+    let bid = kit::submit(&queue, kit::submission(&url, None)).await;
+    assert_eq!(kit::reported(&queue, bid).await, BatchState::Completed);
+    let stats = written(6).await;
+    assert_eq!(stats.lines.iter().map(|line| line.completed).sum::<u64>(), 6);
+    let writers: Vec<_> = stats.lines.iter().map(|line| line.node.as_str()).collect();
+    assert!(writers.is_sorted() && writers.first() == Some(&"node-1"), "{writers:?}");
+    assert_eq!(writers.last(), Some(&"node-2"));
+    kit::clean(&queue).await;
+    kit::drained(second).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_who_writes_is_killed_the_next_goes_on_embedded() {
+    when_who_writes_is_killed_the_next_goes_on(On::Embedded).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_who_writes_is_killed_the_next_goes_on_zookeeper() {
+    when_who_writes_is_killed_the_next_goes_on(On::Zookeeper).await;
 }
 
 /// Invariant: however much there is to remove, a run removes so much at the most, and the next goes on.

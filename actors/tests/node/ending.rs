@@ -1,4 +1,7 @@
 //! How a node ends, and what it leaves to the next.
+//!
+//! Invariants: a node that has ended has no component and no lock in the tree, and its jobs are done by the next one, each
+//! once. Only a step that did not hear that it was to stop counts as a crash.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -104,9 +107,8 @@ async fn a_drained_node_ends_its_steps_begins_nothing_and_leaves_zookeeper() {
     a_drained_node_ends_its_steps(On::Zookeeper).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn when_the_grace_is_over_what_runs_is_given_back_and_does_not_count() {
-    let (busy, node) = Busy::new(On::Zookeeper, Duration::from_millis(200), &[]).await;
+async fn when_the_grace_is_over_what_runs_is_given_back_and_does_not_count(on: On) {
+    let (busy, node) = Busy::new(on, Duration::from_millis(200), &[]).await;
     node.drain();
     assert_eq!(node.ended().await, End::Hurried);
     for jid in &busy.jids {
@@ -115,6 +117,16 @@ async fn when_the_grace_is_over_what_runs_is_given_back_and_does_not_count() {
     }
     busy.has_left().await;
     busy.another_goes_on(0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_the_grace_is_over_what_runs_is_given_back_and_does_not_count_embedded() {
+    when_the_grace_is_over_what_runs_is_given_back_and_does_not_count(On::Embedded).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_the_grace_is_over_what_runs_is_given_back_and_does_not_count_zookeeper() {
+    when_the_grace_is_over_what_runs_is_given_back_and_does_not_count(On::Zookeeper).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -346,9 +346,8 @@ async fn one_that_is_called_and_waits_for_another_limit_leaves_its_turn_to_the_n
     one_that_is_called_and_waits_for_another_limit_leaves_its_turn_to_the_next(On::Zookeeper).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn slots_that_a_living_node_has_forgotten_come_back_by_the_routine_and_wake_who_waits() {
-    let (place, files, trick, node, queue) = one(On::Embedded, 1).await;
+async fn slots_that_a_living_node_has_forgotten_come_back_by_the_routine_and_wake_who_waits(on: On) {
+    let (place, files, trick, node, queue) = one(on, 1).await;
     // It has run once when the node began.
     eventually("the first run of the routine", kit::PATIENCE, || async {
         Known::read(queue.session(), Routine::Semaphores).await.ok()?.last
@@ -376,4 +375,14 @@ async fn slots_that_a_living_node_has_forgotten_come_back_by_the_routine_and_wak
     drop(place);
     kit::clean(&queue).await;
     kit::drained(node).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slots_that_a_living_node_has_forgotten_come_back_by_the_routine_and_wake_who_waits_embedded() {
+    slots_that_a_living_node_has_forgotten_come_back_by_the_routine_and_wake_who_waits(On::Embedded).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slots_that_a_living_node_has_forgotten_come_back_by_the_routine_and_wake_who_waits_zookeeper() {
+    slots_that_a_living_node_has_forgotten_come_back_by_the_routine_and_wake_who_waits(On::Zookeeper).await;
 }

@@ -1,4 +1,7 @@
 //! The session of a node expires or is suspended in the middle of work.
+//!
+//! Invariants: while the tree is away nothing is begun and nothing committed; after it every job is done, each state of it
+//! committed once, and nothing is stored or told twice.
 
 use std::collections::BTreeSet;
 

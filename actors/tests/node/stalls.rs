@@ -1,4 +1,7 @@
 //! Steps that stand still, and jobs that nobody survives.
+//!
+//! Invariants: a step without progress is stopped, counted once and begun again, and one with progress is left alone. A
+//! job that nobody survives is begun as often as is allowed and then fails, and nobody else is kept waiting by it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -24,9 +27,8 @@ const STATES: [JobState; 6] = [
     JobState::Notify,
 ];
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_step_without_progress_in_any_state_is_stopped_counted_and_retried() {
-    let place = Place::new(On::Embedded).await;
+async fn a_step_without_progress_in_any_state_is_stopped_counted_and_retried(on: On) {
+    let place = Place::new(on).await;
     let files = FileServer::start().await;
     let trick = Trick::real();
     for state in &STATES {
@@ -72,8 +74,17 @@ async fn a_step_without_progress_in_any_state_is_stopped_counted_and_retried() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_expansion_without_progress_is_stopped_and_begun_again() {
-    let place = Place::new(On::Embedded).await;
+async fn a_step_without_progress_in_any_state_is_stopped_counted_and_retried_embedded() {
+    a_step_without_progress_in_any_state_is_stopped_counted_and_retried(On::Embedded).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_without_progress_in_any_state_is_stopped_counted_and_retried_zookeeper() {
+    a_step_without_progress_in_any_state_is_stopped_counted_and_retried(On::Zookeeper).await;
+}
+
+async fn an_expansion_without_progress_is_stopped_and_begun_again(on: On) {
+    let place = Place::new(on).await;
     let files = FileServer::start().await;
     // Takes the first request and never answers it.
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -97,8 +108,17 @@ async fn an_expansion_without_progress_is_stopped_and_begun_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_step_with_progress_runs_on_and_is_stopped_when_it_has_none_also_by_another_timekeeper() {
-    let place = Place::new(On::Embedded).await;
+async fn an_expansion_without_progress_is_stopped_and_begun_again_embedded() {
+    an_expansion_without_progress_is_stopped_and_begun_again(On::Embedded).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_expansion_without_progress_is_stopped_and_begun_again_zookeeper() {
+    an_expansion_without_progress_is_stopped_and_begun_again(On::Zookeeper).await;
+}
+
+async fn a_step_with_progress_runs_on_and_is_stopped_when_it_has_none_also_by_another_timekeeper(on: On) {
+    let place = Place::new(on).await;
     let files = FileServer::start().await;
     let trick = Trick::real();
     let state = JobState::Downloading;
@@ -128,8 +148,19 @@ async fn a_step_with_progress_runs_on_and_is_stopped_when_it_has_none_also_by_an
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_that_nobody_survives_fails_as_poison_and_its_batch_is_reported() {
-    let place = Place::new(On::Zookeeper).await;
+async fn a_step_with_progress_runs_on_and_is_stopped_when_it_has_none_also_by_another_timekeeper_embedded() {
+    a_step_with_progress_runs_on_and_is_stopped_when_it_has_none_also_by_another_timekeeper(On::Embedded)
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_with_progress_runs_on_and_is_stopped_when_it_has_none_also_by_another_timekeeper_zookeeper() {
+    a_step_with_progress_runs_on_and_is_stopped_when_it_has_none_also_by_another_timekeeper(On::Zookeeper)
+        .await;
+}
+
+async fn a_job_that_nobody_survives_fails_as_poison_and_its_batch_is_reported(on: On) {
+    let place = Place::new(on).await;
     let files = FileServer::start().await;
     let trick = Trick::real();
     let state = JobState::Processing;
@@ -165,8 +196,17 @@ async fn a_job_that_nobody_survives_fails_as_poison_and_its_batch_is_reported() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_time_for_stalls_holds_for_what_runs_already() {
-    let place = Place::new(On::Embedded).await;
+async fn a_job_that_nobody_survives_fails_as_poison_and_its_batch_is_reported_embedded() {
+    a_job_that_nobody_survives_fails_as_poison_and_its_batch_is_reported(On::Embedded).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_nobody_survives_fails_as_poison_and_its_batch_is_reported_zookeeper() {
+    a_job_that_nobody_survives_fails_as_poison_and_its_batch_is_reported(On::Zookeeper).await;
+}
+
+async fn another_time_for_stalls_holds_for_what_runs_already(on: On) {
+    let place = Place::new(on).await;
     let files = FileServer::start().await;
     let trick = Trick::real();
     let state = JobState::Downloading;
@@ -188,4 +228,14 @@ async fn another_time_for_stalls_holds_for_what_runs_already() {
     kit::clean(&queue).await;
     kit::drained(node).await;
     kit::clean(&queue).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_time_for_stalls_holds_for_what_runs_already_embedded() {
+    another_time_for_stalls_holds_for_what_runs_already(On::Embedded).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_time_for_stalls_holds_for_what_runs_already_zookeeper() {
+    another_time_for_stalls_holds_for_what_runs_already(On::Zookeeper).await;
 }

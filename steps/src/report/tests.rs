@@ -103,6 +103,31 @@ fn a_report_names_every_failed_job_with_its_reason() {
 }
 
 #[test]
+fn a_report_names_every_job_that_expired_before_it_was_begun() {
+    let mut late = job(2, "");
+    late.other.insert("expired".into(), "2026-11-17T00:00:00.000Z".into());
+    let mut draft = draft(vec![job(1, "")], vec![]);
+    draft.report.deleted_jobs = vec![late, job(3, "")];
+    let message = write(&draft);
+    // One that somebody has deleted is told apart.
+    for words in [
+        "Objects: 1 completed, 0 failed, 1 expired, 1 deleted\n",
+        "Expired before they were begun (1)\n- jid0000000002: sheet:2\n",
+        "Deleted before they were done (1)\n- jid0000000003: sheet:3\n",
+    ] {
+        assert!(message.text.contains(words), "{words} in {}", message.text);
+    }
+    assert!(message.html.contains("<h3>Expired before they were begun (1)</h3>"), "{}", message.html);
+    assert!(message.subject.starts_with("Ingest: PARTLY FAILED -- "), "{}", message.subject);
+    let table = table_of(&message);
+    let row = |jid: &str| table.lines().find(|line| line.contains(jid)).unwrap().to_owned();
+    assert!(
+        row("jid0000000002").contains(",expired,") && row("jid0000000003").contains(",deleted,"),
+        "{table}"
+    );
+}
+
+#[test]
 fn a_report_has_the_same_id_and_the_same_words_each_time() {
     let draft = draft(vec![job(1, "")], vec![]);
     let message = write(&draft);
