@@ -197,8 +197,9 @@ async fn a_key_that_comes_twice_in_one_manifest_is_refused_and_nothing_is_made()
     let row = |key: &str| json!({"url": "http://127.0.0.1:1/a.txt", "key": key});
     let body =
         json!({"profile": "test_content", "submitter": "ann", "manifest": [row("a"), row("b"), row("a")]});
-    let answer = node.post("/api/v1/batches", body).await.problem(400, "invalid", "its key `a` is that of");
-    assert_eq!(answer.fields(), ["manifest[2]"]);
+    let found = "manifest[2]: its key `a` is that of manifest[0]";
+    let answer = node.post("/api/v1/batches", body).await.problem(400, "invalid", found);
+    assert_eq!(answer.fields(), ["manifest"]);
     assert_eq!(node.get("/api/v1/batches").await.json["batches"], json!([]));
 }
 
