@@ -3,8 +3,12 @@
 //! Connections are bounded in number, headers in size and time. When it is told to end, no connection is taken any more, requests that
 //! are under way have a while to end, and what is left is cut.
 //!
+//! Whoever sends what is no request, or one with headers that are too long, is answered all the same ([`linger`]).
+//!
 //! **When things break.** A handshake or a connection that fails concerns nobody else. If the system has no more
 //! descriptors, accepting waits a little.
+
+mod linger;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -30,7 +34,7 @@ use super::settings::{ApiSettings, Tls};
 /// Bytes of a request's line and headers.
 const MOST_HEADERS: usize = 64 << 10;
 /// How long requests that are under way may take when the node ends.
-const GRACE: Duration = Duration::from_secs(10);
+pub(super) const GRACE: Duration = Duration::from_secs(10);
 
 /// What is needed to speak TLS, or why that cannot be.
 pub(crate) fn tls(tls: &Tls) -> Result<TlsAcceptor, String> {
@@ -125,12 +129,18 @@ async fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         // A router is always ready.
         router.clone().call(request)
     });
+    let (lent, returned) = linger::lend(stream);
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(stall)
         .max_buf_size(MOST_HEADERS)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(lent), service);
     if let Err(error) = watcher.watch(connection).await {
         tracing::debug!(%peer, %error, "a connection has ended");
+        if error.is_parse()
+            && let Ok(stream) = returned.await
+        {
+            linger::linger(stream).await;
+        }
     }
 }
