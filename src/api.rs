@@ -139,13 +139,17 @@ impl Bound {
         let router = document::router(&app, pages);
         let upkeep = tokio::spawn(upkeep(app.clone()));
         audit_requests(&app);
-        let hub = app.hub.clone();
+        let (hub, changing) = (app.hub.clone(), app.changing.clone());
         let ending = async move {
             shutdown.await;
             // Streams would keep it from ending.
             hub.close();
         };
         serve::serve(self.listener, router, &self.settings, self.tls.map(|tls| tls.0), ending).await;
+        // What goes on without whoever asked for it.
+        if tokio::time::timeout(serve::GRACE, changing.write()).await.is_err() {
+            tracing::warn!("actions were cut, because the node ends");
+        }
         upkeep.abort();
         let _ = tokio::fs::remove_file(&note).await;
     }
@@ -163,6 +167,7 @@ fn audit_requests(app: &App) {
             role: wire::Role::Admin,
             from: done.from.clone(),
             what: format!("REQUEST {} {}", done.action, done.id),
+            details: done.details.clone(),
             status,
         });
     });

@@ -9,6 +9,7 @@
 //! | their parameters | [`order`] |
 //! | doing them | [`perform`] |
 //! | why one is not done | [`refused`] |
+//! | how one stands in a log | [`told`] |
 //!
 //! **When things break.** An action is done or refused; what it did stays done if whoever asked has gone. One that is done
 //! on behalf of a request carries the request's id, and is done once where [`Once::Exactly`] says so.
@@ -20,6 +21,7 @@ pub mod order;
 mod perform;
 mod pool;
 mod refused;
+mod told;
 
 pub use order::Order;
 pub use perform::{By, perform};
@@ -94,7 +96,7 @@ actions! {
     "collection.hold" operator any Harmless ["collection!" "reason"] "hold a collection: what is pending of it goes to held";
     "collection.release" operator any Harmless ["collection!" "all"] "lift the hold on a collection";
     "access.requeue" operator any Perhaps ["size!" "aid!" "reason"] "try a failed access item again";
-    "access.delete" admin any Perhaps ["size!" "aid!" "confirm!"] "delete a failed access item";
+    "access.delete" admin any Perhaps ["size!" "aid!" "confirm!" "reason"] "delete a failed access item";
     "fsck" operator any Harmless [] "check every invariant of the tree";
     "fsck.repair" admin any Harmless [] "check the tree, and repair it";
     "node.pause" operator node Harmless ["reason"] "let a node take nothing new";
@@ -133,6 +135,11 @@ impl Action {
         );
         let shown: String = name.chars().take(64).collect();
         Err(Refused::field("action", format!("there is no action `{}`{hint}", shown.escape_debug())))
+    }
+
+    /// Whether it cannot do without this parameter.
+    fn needs(&self, param: &str) -> bool {
+        self.parameters().any(|(name, needed)| needed && name == param)
     }
 
     /// Its parameters, and whether it cannot do without.

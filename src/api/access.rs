@@ -20,7 +20,6 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::app::App;
-use super::batches::DeleteParams;
 use super::caller::{Admin, Operator};
 use super::files;
 use super::problem::{Answer, Kind, Refusal};
@@ -198,7 +197,19 @@ pub(crate) async fn requeue(
     app.act(&caller, order).await.map(Json)
 }
 
-#[utoipa::path(delete, path = "/api/v1/access/items/{size}/{aid}", tag = "access", security(("token" = ["admin"])), params(("size" = String, Path), ("aid" = String, Path), DeleteParams), responses(
+/// Whether it is meant, and why.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct DeleteItemParams {
+    /// Whoever asked for it will not be told, and that is meant so.
+    confirm: bool,
+    /// For the audit log.
+    #[param(max_length = 1000)]
+    reason: String,
+}
+
+#[utoipa::path(delete, path = "/api/v1/access/items/{size}/{aid}", tag = "access", security(("token" = ["admin"])), params(("size" = String, Path), ("aid" = String, Path), DeleteItemParams), responses(
     (status = 200, body = AccessActed),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -207,9 +218,10 @@ pub(crate) async fn delete(
     State(app): State<App>,
     Admin(caller): Admin,
     Path((size, aid)): Path<(String, String)>,
-    Params(params): Params<DeleteParams>,
+    Params(params): Params<DeleteItemParams>,
 ) -> Answer<Json<AccessActed>> {
     let (size, aid): (_, Aid) = (size_of(&size)?, read::id(&aid)?);
-    let order = Order::DeleteAccess(DeleteAccess { size, aid, confirm: params.confirm });
+    let DeleteItemParams { confirm, reason } = params;
+    let order = Order::DeleteAccess(DeleteAccess { size, aid, confirm, reason });
     app.act(&caller, order).await.map(Json)
 }

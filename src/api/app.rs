@@ -11,6 +11,7 @@ use ingest_queue::queue::Queue;
 use ingest_steps::urls::Urls;
 use ingest_store::SessionState;
 use serde::de::DeserializeOwned;
+use tokio::sync::RwLock;
 
 use super::audit::AuditLog;
 use super::caller::Caller;
@@ -43,6 +44,8 @@ pub(crate) struct Parts {
     pub hub: Hub,
     pub streams: Streams,
     pub meters: ApiMeters,
+    /// Read by whatever changes something, until it is done and written down: whoever can write has waited for all.
+    pub changing: Arc<RwLock<()>>,
 }
 
 impl std::ops::Deref for App {
@@ -62,6 +65,7 @@ impl App {
             hub: Hub::new(node.clone()),
             streams: Streams::new(settings.max_streams),
             meters: ApiMeters::default(),
+            changing: Arc::default(),
             audit,
             node,
             settings,
@@ -91,7 +95,8 @@ impl App {
 
     /// Does what was ordered, in somebody's name, and answers with what the table of actions says it brings.
     pub(crate) async fn act<T: DeserializeOwned>(&self, caller: &Caller, order: Order) -> Answer<T> {
-        if order.forces() || order.action().admin {
+        caller.ordered.add(&order);
+        if order.is_for_admins() {
             caller.must_be(Role::Admin)?;
         }
         self.life().await?;

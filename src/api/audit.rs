@@ -21,8 +21,9 @@ impl AuditLog {
 
     /// Blocks for one short write.
     pub(crate) fn write(&self, entry: &AuditEntry) {
-        let AuditEntry { who, from, what, status, .. } = entry;
-        tracing::info!(target: "audit", who, role = entry.role.name(), from, what, status, "done by a person");
+        let AuditEntry { who, from, what, details, status, .. } = entry;
+        let role = entry.role.name();
+        tracing::info!(target: "audit", who, role, from, what, details, status, "done by a person");
         self.0.write(entry);
     }
 

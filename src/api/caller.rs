@@ -3,11 +3,14 @@
 //! A handler says whom it is for by the type of its argument: [`Depositor`], [`Operator`], [`Admin`].
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
+use ingest_actors::actions::Order;
+use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
 use super::problem::{Answer, Kind, Refusal};
@@ -23,13 +26,27 @@ const LOCAL: &str = "local";
 pub(crate) struct Peer(pub SocketAddr);
 
 /// Somebody.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Caller {
     pub name: String,
     pub role: Role,
     pub from: IpAddr,
-    /// By a token, which no other site can send along.
-    pub by_token: bool,
+    pub ordered: Ordered,
+}
+
+/// What somebody has ordered by one request, for the audit log. Clones are the same.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Ordered(Arc<Mutex<Vec<String>>>);
+
+impl Ordered {
+    pub(crate) fn add(&self, order: &Order) {
+        self.0.lock().push(order.told());
+    }
+
+    /// In a line: most requests order one thing, if any.
+    pub(crate) fn told(&self) -> String {
+        self.0.lock().join("; ")
+    }
 }
 
 /// What is known of a request's caller.
@@ -48,7 +65,8 @@ pub(crate) fn find(settings: &ApiSettings, headers: &HeaderMap, from: IpAddr) ->
         let name = headers.get(USER).and_then(|name| name.to_str().ok()).map(str::trim);
         let fits = |name: &&str| !name.is_empty() && name.len() <= 64 && !name.chars().any(char::is_control);
         let name = name.filter(fits).unwrap_or(LOCAL).to_owned();
-        return Known::Caller(Caller { name, role: Role::Admin, from, by_token: false });
+        let ordered = Ordered::default();
+        return Known::Caller(Caller { name, role: Role::Admin, from, ordered });
     }
     let Some(given) = headers.get(AUTHORIZATION) else { return Known::Nobody };
     let text = given.to_str().unwrap_or_default();
@@ -64,7 +82,8 @@ pub(crate) fn find(settings: &ApiSettings, headers: &HeaderMap, from: IpAddr) ->
         }
     }
     found.map_or(Known::Stranger, |known| {
-        Known::Caller(Caller { name: known.name.clone(), role: known.role, from, by_token: true })
+        let (name, ordered) = (known.name.clone(), Ordered::default());
+        Known::Caller(Caller { name, role: known.role, from, ordered })
     })
 }
 
@@ -182,7 +201,12 @@ mod tests {
 
     #[test]
     fn each_role_may_what_those_before_it_may() {
-        let caller = |role| Caller { name: "ann".into(), role, from: [127, 0, 0, 1].into(), by_token: true };
+        let caller = |role| Caller {
+            name: "ann".into(),
+            role,
+            from: [127, 0, 0, 1].into(),
+            ordered: Ordered::default(),
+        };
         assert!(caller(Role::Admin).must_be(Role::Depositor).is_ok());
         assert!(caller(Role::Operator).must_be(Role::Admin).is_err());
         assert!(caller(Role::Depositor).must_see("bob", "batch").is_err());

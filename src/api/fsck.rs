@@ -6,6 +6,7 @@
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::response::Response;
+use ingest_actors::actions::{Order, order};
 use ingest_queue::fsck::{self, Options, Progress};
 use ingest_queue::queue::Queue;
 
@@ -31,6 +32,7 @@ pub(crate) async fn check(State(app): State<App>, Operator(caller): Operator) ->
 ))]
 /// Checks the tree, and puts right what is safe to put right
 pub(crate) async fn repair(State(app): State<App>, Admin(caller): Admin) -> Answer<Response> {
+    caller.ordered.add(&Order::Repair(order::Nothing {}));
     let queue = app.queue().await?;
     lines::answer(&app, true, |teller| run(queue, caller.name, true, teller))
 }

@@ -1,5 +1,7 @@
 //! What every request passes: how often, under which name, from which site, by whom; and what every answer carries.
 //!
+//! Whatever changes something is done to its end and written down, also if whoever asked has gone meanwhile.
+//!
 //! **When things break.** A handler that panics is a defect with a number in the log, and the node goes on. Whatever
 //! the framework refuses by itself becomes a problem like all others.
 
@@ -64,16 +66,21 @@ pub(crate) async fn guard(State(app): State<App>, mut request: Request, next: Ne
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let began = Instant::now();
     let admitted = admit(&app, &mut request, from);
-    let known = request.extensions().get::<Known>().cloned();
     let response = match admitted.and_then(|()| ltime::wanted(&mut request)) {
-        Ok(wanted) => answer(&app, request, next, &method, &path, wanted).await,
-        Err(refusal) => refusal.into_response(),
+        Ok(wanted) if is_written_down(&method, &path) => {
+            to_its_end(&app, request, next, (&method, &path), from, wanted).await
+        }
+        Ok(wanted) => as_problem(answer(&app, request, next, &method, &path, wanted).await),
+        Err(refusal) => {
+            let response = as_problem(refusal.into_response());
+            write_down(&app, request.extensions().get(), from, (&method, &path), response.status());
+            response
+        }
     };
-    let mut response = as_problem(response);
+    let mut response = response;
     if changes(&method) && path.starts_with("/api/") && response.status().is_success() {
         ltime::sign(&app, &mut response).await;
     }
-    write_down(&app, known, from, &method, &path, response.status());
     app.meters.answered(&method, response.status(), began.elapsed());
     let headers = response.headers_mut();
     for (name, value) in HEADERS {
@@ -238,26 +245,52 @@ fn as_problem(response: Response) -> Response {
     problem
 }
 
-/// Whatever somebody has changed, or tried to. Submissions are no actions of admins, and in the tree.
+/// Whatever changes something. Submissions are no actions of admins, and in the tree; one whose client has gone is none.
+fn is_written_down(method: &Method, path: &str) -> bool {
+    let submits = *method == Method::POST && matches!(path, "/api/v1/batches" | "/api/v1/access");
+    changes(method) && !submits && path.starts_with("/api/")
+}
+
+/// Answers and writes down what was done, in a task of its own: whoever leaves does not take that along.
+async fn to_its_end(
+    app: &App,
+    request: Request,
+    next: Next,
+    (method, path): (&Method, &str),
+    from: IpAddr,
+    wanted: Option<Ltime>,
+) -> Response {
+    let (app, method, path) = (app.clone(), method.clone(), path.to_owned());
+    let known = request.extensions().get::<Known>().cloned();
+    let changing = app.changing.clone().read_owned().await;
+    let doing = tokio::spawn(async move {
+        let response = as_problem(answer(&app, request, next, &method, &path, wanted).await);
+        write_down(&app, known.as_ref(), from, (&method, &path), response.status());
+        drop(changing);
+        response
+    });
+    doing.await.unwrap_or_else(|lost| Refusal::defect(lost).into_response())
+}
+
+/// What somebody has changed, or tried to.
 fn write_down(
     app: &App,
-    known: Option<Known>,
+    known: Option<&Known>,
     from: IpAddr,
-    method: &Method,
-    path: &str,
+    (method, path): (&Method, &str),
     status: StatusCode,
 ) {
-    let submits = *method == Method::POST && matches!(path, "/api/v1/batches" | "/api/v1/access");
     let Some(Known::Caller(caller)) = known else { return };
-    if !changes(method) || submits || !path.starts_with("/api/") {
+    if !is_written_down(method, path) {
         return;
     }
     app.audit.write(&AuditEntry {
         at: Clock::system().now(),
-        who: caller.name,
+        who: caller.name.clone(),
         role: caller.role,
         from: from.to_string(),
         what: format!("{method} {path}"),
+        details: caller.ordered.told(),
         status: status.as_u16(),
     });
 }

@@ -189,6 +189,7 @@ pub(crate) async fn drain(
     Admin(caller): Admin,
     Body(doing): Body<Doing>,
 ) -> Answer<(StatusCode, Json<ModeChanged>)> {
+    caller.ordered.add(&Order::Drain(Reason { reason: doing.reason.clone() }));
     let reason = read::reason(&doing.reason)?;
     let changed = app.node.house().mode() != Mode::Draining;
     tracing::info!(who = caller.name, reason, "told to drain");

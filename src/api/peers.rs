@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 use url::Url;
 
 use super::app::App;
-use super::caller::{Caller, Known};
+use super::caller::{Caller, Known, Ordered};
 use super::wire::{NodeLine, Problem, Role};
 
 /// How a signature is sent: `Authorization: Ingestd-Node EXPIRES SIGNATURE`.
@@ -64,7 +64,8 @@ pub(super) fn caller(app: &App, request: &Request, from: IpAddr) -> Option<Known
             app.urls.is_vouched(&request_line(path), expires, signature) == Verdict::Good
         });
     Some(if good {
-        Known::Caller(Caller { name: "another node".to_owned(), role: Role::Operator, from, by_token: true })
+        let (name, ordered) = ("another node".to_owned(), Ordered::default());
+        Known::Caller(Caller { name, role: Role::Operator, from, ordered })
     } else {
         Known::Stranger
     })

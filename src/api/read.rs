@@ -93,12 +93,16 @@ fn with_whole_numbers<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
 pub(crate) async fn whole(app: &App, request: Request) -> Answer<Bytes> {
     let most = app.settings.max_body;
     let announced = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
-    if announced.and_then(|length| length.parse::<u64>().ok()).is_some_and(|length| length > most) {
+    let announced = announced.and_then(|length| length.parse::<u64>().ok());
+    if announced.is_some_and(|length| length > most) {
         return Err(too_large(most));
     }
-    match tokio::time::timeout(app.settings.timeout, collect(app, request.into_body(), most)).await {
-        Ok(collected) => collected,
-        Err(_) => Err(too_slow()),
+    let collected = tokio::time::timeout(app.settings.timeout, collect(app, request.into_body(), most)).await;
+    let body = collected.unwrap_or_else(|_| Err(too_slow()))?;
+    // No body is an empty object: one that is lost with its connection must not be taken for that.
+    match announced {
+        Some(length) if length != body.len() as u64 => Err(broken(&"less came than was announced")),
+        _ => Ok(body),
     }
 }
 

@@ -138,7 +138,8 @@ pub(crate) async fn put(
 ) -> Answer<Response> {
     let params = Value::Object(asked.params);
     let order = Order::read(&asked.action, params.clone())?;
-    if order.forces() || order.action().admin {
+    caller.ordered.add(&order);
+    if order.is_for_admins() {
         caller.must_be(Role::Admin)?;
     }
     if order.action().of_node && asked.node.is_none() {

@@ -130,7 +130,7 @@ pub(crate) fn judge_body(
         name: "anybody".into(),
         role: super::wire::Role::Admin,
         from: std::net::Ipv4Addr::LOCALHOST.into(),
-        by_token: false,
+        ordered: super::caller::Ordered::default(),
     };
     let judged = judge::all(&mut given.ok()?, &caller, &rules);
     Some((judged.submission, judged.problems))

@@ -35,6 +35,7 @@ impl AuditLog {
             Column::word("FROM").minor(),
             Column::number("STATUS"),
             Column::text("WHAT"),
+            Column::text("DETAILS"),
         ]);
         for entry in &list.entries {
             table.row([
@@ -44,6 +45,7 @@ impl AuditLog {
                 Cell::new(&entry.from),
                 Cell::new(entry.status.to_string()),
                 Cell::new(&entry.what),
+                Cell::new(&entry.details),
             ]);
         }
         Screen::stdout().table(&table)

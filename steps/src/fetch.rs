@@ -42,7 +42,7 @@ use url::Url;
 pub use self::address::{Allowed, Forbidden, Network, SystemNames, not_public};
 use self::address::{Guard, GuardedNames};
 use self::ask::Turns;
-pub use self::redact::redacted;
+pub use self::redact::{is_secret, redacted, redacted_text};
 use self::retry::Retries;
 pub use self::rules::Rules;
 use self::syncs::Syncs;

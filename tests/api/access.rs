@@ -115,6 +115,8 @@ async fn what_is_not_there_is_not_found_and_what_failed_is_tried_again() {
     fetched(&node, url).await.problem(424, "access-failed", "damaged");
     let item = format!("/api/v1/access/items/small/{}", asked["aid"].as_str().unwrap());
     node.delete(&item).await.problem(409, "needs-confirmation", "");
+    node.delete(&format!("{item}?force=true")).await.problem(400, "invalid", "force");
+    node.delete(&format!("{item}?reason={}", "x".repeat(1001))).await.problem(400, "invalid", "1000");
     std::fs::write(&file, content).unwrap();
     assert_eq!(node.post(&format!("{item}/requeue"), json!({})).await.is(200).json["state"], "processing");
     fetched(&node, url).await.is(200);

@@ -4,6 +4,7 @@
 
 mod access;
 mod acting;
+mod audited;
 mod document;
 mod events;
 mod files;

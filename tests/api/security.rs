@@ -79,6 +79,11 @@ async fn each_role_may_do_what_it_is_for() {
         (Method::GET, "/api/v1/audit".into(), json!({})),
         (Method::POST, format!("/api/v1/jobs/{jid}/hold"), json!({"force": true})),
         (Method::POST, "/api/v1/jobs/bulk".into(), json!({"action": "delete", "filter": {"batch": bid}})),
+        (
+            Method::POST,
+            "/api/v1/requests".into(),
+            json!({"action": "jobs.bulk", "params": {"action": "delete", "filter": {"batch": bid}}}),
+        ),
     ] {
         node.send(method, &path, &body).await.problem(403, "forbidden", "this is for admin");
     }
@@ -156,6 +161,50 @@ async fn other_sites_and_other_names_are_refused() {
 }
 
 #[tokio::test]
+async fn whatever_is_answered_can_be_framed_sniffed_and_read_by_nobody_else() {
+    let node = TestNode::start().await;
+    let page = node.get("/").await.is(200).text();
+    let script = page.split('"').find(|part| part.starts_with("/dashboard/") && part.contains("/js/"));
+    for (path, status) in [
+        ("/", 200),
+        (script.expect("a script"), 200),
+        ("/api/v1/batches", 200),
+        ("/api/v1/batches/bid0000000099", 404),
+        ("/openapi.json", 200),
+        ("/healthz", 200),
+        ("/metrics", 200),
+        ("/files/uploads/nothing", 404),
+        ("/nothing", 404),
+    ] {
+        let answer = node.get(path).await.is(status);
+        for (name, value) in [
+            ("x-content-type-options", "nosniff"),
+            ("x-frame-options", "DENY"),
+            ("referrer-policy", "no-referrer"),
+            ("cross-origin-opener-policy", "same-origin"),
+            ("cross-origin-resource-policy", "same-origin"),
+            ("permissions-policy", "camera=(), geolocation=(), microphone=()"),
+            ("access-control-allow-origin", ""),
+        ] {
+            assert_eq!(answer.header(name), value, "{path}: {name}");
+        }
+        let policy: Vec<&str> = answer.header("content-security-policy").split("; ").collect();
+        for rule in ["default-src 'none'", "base-uri 'none'", "frame-ancestors 'none'"] {
+            assert!(policy.contains(&rule), "{path}: {policy:?}");
+        }
+        assert!(
+            !policy.iter().any(|rule| rule.contains("unsafe") || rule.contains('*')),
+            "{path}: {policy:?}"
+        );
+        let scripts = policy.iter().find(|rule| rule.starts_with("script-src"));
+        assert_eq!(scripts, Some(&"script-src 'self'"), "{path}");
+        if !path.starts_with("/dashboard/") {
+            assert!(matches!(answer.header("cache-control"), "no-store" | "no-cache" | ""), "{path}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn requests_are_bounded_in_number_size_and_time() {
     let node = TestNode::start_with("rate = 20\nstall = '500ms'\ntimeout = '2s'", "").await;
     let mut limited = None;
@@ -183,8 +232,13 @@ async fn requests_are_bounded_in_number_size_and_time() {
     let mut large = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nx: ".to_vec();
     large.extend(vec![b'a'; 10 << 20]);
     large.extend(b"\r\n\r\n");
-    let large = exchange(&large).await;
-    assert!(large.is_empty() || large.starts_with("HTTP/1.1 431"), "{large}");
+    // The answer comes long before all of it is sent.
+    let (mut read, mut write) = tokio::net::TcpStream::connect(address).await.unwrap().into_split();
+    let sending = tokio::spawn(async move { write.write_all(&large).await.map(|()| write) });
+    let mut answer = String::new();
+    read.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
+    let _ = sending.await.unwrap();
     let nothing = exchange(b"GET /healthz HTTP/1.1\r\nhost:").await;
     assert!(nothing.is_empty() || nothing.starts_with("HTTP/1.1 4"), "{nothing}");
 }

@@ -11,7 +11,7 @@ use super::refused::Refused;
 use super::{ACTIONS, Action};
 
 /// What is to be done.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "action", content = "params")]
 pub enum Order {
     #[serde(rename = "job.requeue")]
@@ -88,7 +88,7 @@ macro_rules! params {
     ($($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty,)* })+) => {
         $(
             $(#[$doc])*
-            #[derive(Debug, Clone, PartialEq, Deserialize)]
+            #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
             #[serde(deny_unknown_fields)]
             pub struct $name { $($(#[$field_doc])* pub $field: $type,)* }
         )+
@@ -140,7 +140,12 @@ params! {
         #[serde(default)] all: bool,
     }
     RequeueAccess { size: AccessSize, aid: Aid, #[serde(default)] reason: String, }
-    DeleteAccess { size: AccessSize, aid: Aid, #[serde(default)] confirm: bool, }
+    DeleteAccess {
+        size: AccessSize,
+        aid: Aid,
+        #[serde(default)] confirm: bool,
+        #[serde(default)] reason: String,
+    }
     SetPool { pool: String, #[serde(default)] size: Option<usize>, #[serde(default)] stall: Option<String>, }
     PutProfile { name: String, text: String, }
     DeleteProfile { name: String, }
@@ -192,7 +197,7 @@ pub enum BulkAction {
 }
 
 /// A choice of jobs: all that is said must hold.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct JobFilter {
     pub states: Vec<JobState>,
@@ -274,6 +279,12 @@ impl Order {
         };
         // A test holds that each is there.
         ACTIONS.iter().find(|action| action.name == name).unwrap_or(&ACTIONS[0])
+    }
+
+    /// Only an admin may order it.
+    pub fn is_for_admins(&self) -> bool {
+        let deletes = matches!(self, Order::Bulk(order) if order.action == BulkAction::Delete);
+        self.action().admin || self.forces() || deletes
     }
 
     /// Somebody's lock would be taken away.

@@ -87,6 +87,7 @@ pub async fn perform(
             Ok(json!({ "size": on.size, "aid": on.aid, "state": AccessState::Processing }))
         }
         Order::DeleteAccess(on) => {
+            let why = reason(&on.reason)?;
             queue.access_item(on.size, on.aid).await?;
             if !on.confirm {
                 let detail =
@@ -94,12 +95,13 @@ pub async fn perform(
                 return Err(Refused::new(Kind::NeedsConfirmation, detail));
             }
             queue.delete_access(on.size, on.aid).await?;
+            tracing::info!(who = by.who, why, item = %on.aid, "an access item was deleted");
             Ok(json!({ "size": on.size, "aid": on.aid }))
         }
         Order::Fsck(_) => check(queue, by, false, tell).await,
         Order::Repair(_) => check(queue, by, true, tell).await,
-        Order::Pause(on) => reason(&on.reason).and_then(|_| mode(house, Mode::Paused)),
-        Order::Resume(on) => reason(&on.reason).and_then(|_| mode(house, Mode::Running)),
+        Order::Pause(on) => mode(house, by, reason(&on.reason)?, Mode::Paused),
+        Order::Resume(on) => mode(house, by, reason(&on.reason)?, Mode::Running),
         Order::Drain(on) => {
             let why = reason(&on.reason)?;
             let changed = house.mode() != Mode::Draining;
@@ -224,11 +226,12 @@ async fn check(queue: &Queue, by: &By, repair: bool, tell: &(dyn Fn(String) + Se
     Ok(json!({ "clean": report.is_clean(), "repaired": repaired, "report": report }))
 }
 
-fn mode(house: &House, mode: Mode) -> Answer {
+fn mode(house: &House, by: &By, why: &str, mode: Mode) -> Answer {
     if house.mode() == Mode::Draining {
         return Err(Refused::new(Kind::Refused, "the node is draining, and does not come back"));
     }
     let changed = house.set_mode(mode);
+    tracing::info!(who = by.who, why, mode = mode.name(), changed, "told how to go on");
     Ok(json!({ "mode": house.mode().name(), "changed": changed }))
 }
 

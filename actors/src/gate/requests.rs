@@ -15,6 +15,7 @@ use std::time::Duration;
 use ingest_queue::error::{Error, Next};
 use ingest_queue::index;
 use ingest_queue::map;
+use ingest_queue::nodes::Request;
 use ingest_queue::requests::{Living, RequestLine, TakenRequest, next};
 use ingest_store::{Event, TreeWatch};
 use parking_lot::Mutex;
@@ -34,6 +35,8 @@ const OFTEN: Duration = Duration::from_secs(1);
 pub struct RequestDone {
     pub id: String,
     pub action: String,
+    /// What was ordered, as far as it could be read: see [`Order::told`].
+    pub details: String,
     pub who: String,
     /// How it came: `tree ann@host`.
     pub from: String,
@@ -179,7 +182,12 @@ fn number(id: &str) -> u32 {
 async fn serve_one(house: &Arc<House>, life: &Arc<Life>, taken: TakenRequest, living: &[String]) {
     let (id, request) = (taken.id.clone(), taken.request.clone());
     let taken = Arc::new(tokio::sync::Mutex::new(Some(taken)));
-    let answer = done(house, life, &taken, living).await;
+    let order = ordered(house, life, &taken, living).await;
+    let details = order.as_ref().map(Order::told).unwrap_or_default();
+    let answer = match order {
+        Ok(order) => done(house, life, &taken, order).await,
+        Err(refused) => Err(refused),
+    };
     let Some(taken) = taken.lock().await.take() else { return };
     if let Err(refused) = &answer
         && refused.is_no_answer()
@@ -196,6 +204,7 @@ async fn serve_one(house: &Arc<House>, life: &Arc<Life>, taken: TakenRequest, li
     house.auditor().write(&RequestDone {
         id: id.clone(),
         action: action.clone(),
+        details,
         who: who.clone(),
         from: from.clone(),
         kind,
@@ -211,16 +220,21 @@ async fn serve_one(house: &Arc<House>, life: &Arc<Life>, taken: TakenRequest, li
 
 type Shared = Arc<tokio::sync::Mutex<Option<TakenRequest>>>;
 
-async fn done(
+async fn request_of(taken: &Shared) -> Result<(String, Request), Refused> {
+    match &*taken.lock().await {
+        Some(taken) => Ok((taken.id.clone(), taken.request.clone())),
+        None => Err(Refused::new(Kind::Internal, "it was taken away")),
+    }
+}
+
+/// What a request wants, if this node is the one to do it.
+async fn ordered(
     house: &Arc<House>,
     life: &Arc<Life>,
     taken: &Shared,
     living: &[String],
-) -> Result<serde_json::Value, Refused> {
-    let (id, request) = match &*taken.lock().await {
-        Some(taken) => (taken.id.clone(), taken.request.clone()),
-        None => return Err(Refused::new(Kind::Internal, "it was taken away")),
-    };
+) -> Result<Order, Refused> {
+    let (id, request) = request_of(taken).await?;
     let action = Action::named(&request.action)?;
     if let Some(node) = request.node.as_deref().filter(|node| *node != house.name) {
         let meant = ingest_steps::profile::closest(node, living.iter().map(String::as_str));
@@ -239,8 +253,17 @@ async fn done(
         Err(Error::Corrupt { why, .. }) => return Err(Refused::unprocessable("params", why)),
         params => params?,
     };
-    let order = Order::read(&request.action, params)?;
-    let by = By { who: request.who.clone(), request: Some(id) };
+    Order::read(&request.action, params)
+}
+
+async fn done(
+    house: &Arc<House>,
+    life: &Arc<Life>,
+    taken: &Shared,
+    order: Order,
+) -> Result<serde_json::Value, Refused> {
+    let (id, request) = request_of(taken).await?;
+    let by = By { who: request.who, request: Some(id) };
     let (latest, news) = (Arc::new(Mutex::new(String::new())), Arc::new(Notify::new()));
     let tell = {
         let (latest, news) = (latest.clone(), news.clone());

@@ -43,5 +43,8 @@ pub(crate) struct AuditEntry {
     pub from: String,
     /// Method and path.
     pub what: String,
+    /// The actions that were ordered, with the parameters that they were given: cut, and without secrets.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub details: String,
     pub status: u16,
 }

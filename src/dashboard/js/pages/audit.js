@@ -13,7 +13,11 @@ export function audit(view) {
       { title: "When", cell: ({ at }) => when(at) },
       { title: "Who", cell: ({ who, role }) => [text(who), h("span.hint", role)] },
       { title: "From", cell: ({ from }) => text(from) },
-      { title: "What", cell: ({ what }) => h("code.text", what), isWide: true },
+      {
+        title: "What",
+        cell: ({ what, details }) => [h("code.text", what), details ? h("code.text.hint", details) : null],
+        isWide: true,
+      },
       { title: "Answer", cell: ({ status }) => status, isNumber: true },
     ],
   });
