@@ -273,6 +273,22 @@ async fn dates_and_keys_and_classes_of_ones_own() {
     );
     let batch = node.get("/api/v1/batches/u-2").await.is(200).json;
     assert_eq!((&batch["bid"], &batch["submission"]["erc_what"]), (&first["bid"], &json!("newer")));
+    // The smallest priority of them counts, also where it is the profile's.
+    let ranked = async |key: &str, given: [Option<&str>; 2]| {
+        let mut bid = json!(null);
+        for priority in given {
+            let mut more = json!({"key": key, "process_date": later});
+            if let Some(priority) = priority {
+                more["priority"] = json!(priority);
+            }
+            bid = submit(more).await.json["bid"].clone();
+        }
+        let bid = bid.as_str().unwrap().to_owned();
+        node.get(&format!("/api/v1/batches/{bid}")).await.is(200).json["submission"]["priority"].clone()
+    };
+    assert_eq!(ranked("first the profile's", [None, Some("slow")]).await, json!(5));
+    assert_eq!(ranked("then the profile's", [Some("slow"), None]).await, json!(5));
+    assert_eq!(ranked("smaller than the profile's", [None, Some("urgent")]).await, json!(3));
     let mut stranger = body(json!({"key": "k"}));
     stranger["submitter"] = json!("bob");
     node.post("/api/v1/batches", stranger).await.problem(409, "refused", "take another key");

@@ -80,7 +80,7 @@ pub(super) fn all(given: &mut Given, caller: &Caller, rules: &Rules<'_>) -> Judg
     payload(&mut fields, given.upload.is_some(), profile.as_ref(), rules, &mut judged);
     announced(&mut fields, given.upload.as_ref().map(|upload| upload.size), profile.as_ref(), &mut judged);
     described(&mut fields, &mut judged);
-    ways(&mut fields, caller, &mut judged);
+    ways(&mut fields, caller, profile.as_ref(), &mut judged);
     judged
 }
 

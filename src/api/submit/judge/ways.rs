@@ -5,6 +5,7 @@ use std::time::Duration;
 use ingest_queue::date::{Clock, Date};
 use ingest_queue::journal::LONGEST_KEY;
 use ingest_queue::map::Priority;
+use ingest_steps::profile::Profile;
 
 use super::fields::Fields;
 use super::{Judged, put};
@@ -47,7 +48,7 @@ fn journal(fields: &mut Fields, judged: &mut Judged) {
 }
 
 /// How it is taken in, how it is answered, and when it runs.
-pub(super) fn ways(fields: &mut Fields, caller: &Caller, judged: &mut Judged) {
+pub(super) fn ways(fields: &mut Fields, caller: &Caller, profile: Option<&Profile>, judged: &mut Judged) {
     for (name, known) in [("submission_mode", ["add", "update"]), ("response_type", ["json", "xml"])] {
         let Some(given) = fields.text(name, judged) else { continue };
         let given = given.to_ascii_lowercase();
@@ -69,6 +70,13 @@ pub(super) fn ways(fields: &mut Fields, caller: &Caller, judged: &mut Judged) {
     let process: Option<Date> = fields.parsed("process_date", judged);
     let expiration = expiration(fields, judged);
     journal(fields, judged);
+    if judged.submission.key.is_some()
+        && let Some(profile) = profile
+    {
+        // Of those that merge the smallest counts, and the profile's is one of them.
+        let priority = judged.submission.other.entry("priority");
+        priority.or_insert_with(|| profile.priority.number().into());
+    }
     if let (Some(process), Some(expiration)) = (process, expiration)
         && expiration <= process
     {
