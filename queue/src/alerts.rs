@@ -100,6 +100,33 @@ impl Queue {
         }
     }
 
+    /// The alert that an event below `/alerts` tells of, for whoever passes it on. One that was told and removed meanwhile is
+    /// what its job or its feed says.
+    pub async fn alert_at(&self, at: &str) -> Result<Option<AlertNode>> {
+        if let Some((alert, _)) = self.find::<AlertNode>(at.to_owned()).await? {
+            return Ok(Some(alert));
+        }
+        let thing = path::name(at).rsplit_once('-').map_or("", |(thing, _)| thing);
+        let found = if let Ok(jid) = thing.parse::<Jid>() {
+            let status = self.job_status(jid).await.map(|(status, _)| status);
+            status.map(|status| (status.last_modification_date, status.message, Some(jid), None))
+        } else if let Some(Ok(qid)) = thing.strip_prefix("feed-").map(str::parse) {
+            let feed = self.feed(qid).await;
+            feed.map(|feed| (feed.node.alerted, "it fails again and again".into(), None, Some(feed.name())))
+        } else {
+            return Ok(None);
+        };
+        match found {
+            Ok((at, why, job, feed)) => {
+                let at = at.unwrap_or_else(|| self.now());
+                Ok(Some(AlertNode { at, node: String::new(), why, job, feed, other: Other::new() }))
+            }
+            // That is gone, too.
+            Err(Error::NotFound(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Whether an event below `/alerts` tells of a new one.
     pub fn is_alert(at: &str) -> bool {
         path::parent(at) == map::ALERTS

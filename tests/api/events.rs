@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::kit::{TestNode, tokens};
+use super::kit::{TestNode, on_a_server, tokens};
 
 /// A stream of events.
 struct Stream {
@@ -194,4 +194,33 @@ async fn a_job_that_nobody_survives_is_told_to_whoever_listens() {
         metrics.lines().any(|line| line.starts_with("ingestd_poisoned_jobs_total") && line.ends_with(" 1")),
         "{metrics}"
     );
+}
+
+#[tokio::test]
+async fn an_alert_is_told_by_every_node_whichever_has_seen_it() {
+    let connect = ingest_harness::shared_connect_string_with_chroot().await;
+    let more = "max_timeouts = 2\n[pools.downloading]\nstall = '1s'\n";
+    let worker = TestNode::start_in(on_a_server(&connect, "", more), reqwest::Client::builder()).await;
+    let dir = on_a_server(&connect, "", more);
+    let config = dir.path().join("ingestd.toml");
+    let text = std::fs::read_to_string(&config).unwrap().replace("name = 'node-1'", "name = 'node-2'");
+    std::fs::write(&config, text).unwrap();
+    let listener = TestNode::start_in(dir, reqwest::Client::builder()).await;
+    // It takes no work, so that it sees nothing itself.
+    listener.post("/api/v1/node/pause", json!({})).await.is(200);
+    let mut streams = [Stream::open(&listener, None).await, Stream::open(&worker, None).await];
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/never", silent.local_addr().unwrap());
+    let body =
+        json!({"profile": "test_content", "submitter": "ann", "payload_url": url, "type": "file", "size": 5});
+    let bid = worker.post("/api/v1/batches", body).await.is(201).json["bid"].as_str().unwrap().to_owned();
+    let jid = worker.job_is(&bid, "failed").await;
+    for stream in &mut streams {
+        let alert = stream.until("alert", |_| true).await;
+        assert_eq!((&alert.data["jid"], alert.data.get("feed")), (&json!(jid), None));
+        let what = "poison: its worker crashed or stalled 2 times, most recently in downloading";
+        assert_eq!(alert.data["what"], what);
+    }
+    let metrics = listener.get("/metrics").await.is(200).text();
+    assert!(metrics.contains("ingestd_poisoned_jobs_total 0\n"), "it has not seen it itself: {metrics}");
 }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ingest_actors::house::Life;
+use ingest_queue::alerts::AlertNode;
+use ingest_queue::queue::Queue;
 use ingest_queue::states::JobState;
 use ingest_queue::{list, map};
 use ingest_store::{Event as TreeEvent, TreeWatch};
@@ -28,6 +30,7 @@ struct Watches {
     collection_holds: TreeWatch,
     nodes: TreeWatch,
     access: TreeWatch,
+    alerts: TreeWatch,
 }
 
 impl Watches {
@@ -40,6 +43,7 @@ impl Watches {
             collection_holds: session.watch_tree(map::COLLECTION_HOLDS).await?,
             nodes: session.watch_tree(map::NODES).await?,
             access: session.watch_tree(map::ACCESS).await?,
+            alerts: session.watch_tree(map::ALERTS).await?,
         })
     }
 
@@ -51,6 +55,7 @@ impl Watches {
             event = self.collection_holds.next() => (About::Holds, event),
             event = self.nodes.next() => (About::Nodes, event),
             event = self.access.next() => (About::Access, event),
+            event = self.alerts.next() => (About::Alerts, event),
         }
     }
 }
@@ -62,6 +67,7 @@ enum About {
     Holds,
     Nodes,
     Access,
+    Alerts,
 }
 
 /// Follows one session after the other, until it is stopped.
@@ -86,7 +92,6 @@ pub(super) async fn run(hub: Hub) {
 async fn session(hub: &Hub, life: &Life) -> ingest_store::Result<()> {
     let house = hub.0.node.house().clone();
     let (mut modes, mut links, mut restarts) = (house.modes(), house.links(), house.restarts());
-    let mut alerts = house.alerts();
     let mut watches = Watches::open(life).await?;
     // Whoever looked before that may have missed something since.
     let why = "the tree is watched from now on".to_owned();
@@ -106,6 +111,7 @@ async fn session(hub: &Hub, life: &Life) -> ingest_store::Result<()> {
                         told_counts = None;
                         gathered.counts = true;
                     }
+                    TreeEvent::Created(at) if Queue::is_alert(at) => tell_alert(hub, life, at).await,
                     event => gather(&mut gathered, about, event),
                 }
             }
@@ -114,14 +120,6 @@ async fn session(hub: &Hub, life: &Life) -> ingest_store::Result<()> {
             restart = restarts.recv() => match restart {
                 Ok(restart) => hub.tell("restart", &Event::Restart(restart_line(restart))),
                 Err(RecvError::Lagged(_)) => gathered.node = true,
-                Err(RecvError::Closed) => return Ok(()),
-            },
-            alert = alerts.recv() => match alert {
-                Ok(alert) => {
-                    let (jid, at, what) = (alert.jid, alert.at, alert.why);
-                    hub.tell("alert", &Event::Alert(Alert { jid, at, what }));
-                }
-                Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return Ok(()),
             },
             () = tokio::time::sleep_until(due), if !was_empty => {
@@ -142,6 +140,20 @@ fn gather(gathered: &mut Gathered, about: About, event: &TreeEvent) {
         About::Holds => gathered.holds = true,
         About::Nodes => gathered.nodes = true,
         About::Access => gathered.access = true,
+        // They are told when they come; that they go is nobody's business.
+        About::Alerts => {}
+    }
+}
+
+/// Whichever node has seen it: all of them follow the same list.
+async fn tell_alert(hub: &Hub, life: &Life, at: &str) {
+    match life.queue.alert_at(at).await {
+        Ok(Some(AlertNode { at, why: what, job: jid, feed, .. })) => {
+            hub.tell("alert", &Event::Alert(Alert { jid, feed, at, what }));
+        }
+        Ok(None) => {}
+        // It is in the log of the node that has seen it, and the administrators get a mail.
+        Err(error) => tracing::warn!(at, %error, "an alert could not be read, and is not passed on"),
     }
 }
 

@@ -66,11 +66,15 @@ pub(crate) struct BatchesChanged {
     pub more: usize,
 }
 
-/// Something that people should hear of: a job that failed because it crashed or stalled its worker too often.
+/// Something that people should hear of, seen by any node: a job that failed because it crashed or stalled its worker too
+/// often, or a feed that fails again and again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Alert {
-    #[schema(value_type = String)]
-    pub jid: Jid,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub jid: Option<Jid>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub feed: Option<String>,
     #[schema(value_type = String, format = DateTime)]
     pub at: Date,
     pub what: String,

@@ -32,9 +32,10 @@ export function told(text) {
   show(done, h("div.notice.is-completed", icon("completed"), h("p", text)), 8_000);
 }
 
-/** People should hear of it: a job that nobody survives. It stays until it is dismissed. */
-export function alerted({ jid, what }) {
-  const body = h("div", h("p.what", h("a", { href: `#/job/${jid}` }, jid)), h("p", what));
+/** People should hear of it: a job that nobody survives, a feed that fails. It stays until it is dismissed. */
+export function alerted({ jid, feed, what }) {
+  const thing = jid ? h("a", { href: `#/job/${jid}` }, jid) : h("a", { href: "#/feeds" }, feed ?? "Feeds");
+  const body = h("div", h("p.what", thing), h("p", what));
   show(wrong, h("div.notice.is-failed", icon("failed"), body));
 }
 
