@@ -147,7 +147,7 @@ fn snapshot(house: &House, life: &Life) -> Snapshot {
         sweep_healed: count(&house.counts.sweep_healed),
         sessions: count(&house.counts.sessions),
         stalls: count(&house.counts.stalls),
-        moved: count(&house.counts.moved),
+        moved: house.committed.moves().into_values().sum(),
         handed_over: count(&house.counts.handed_over),
         commits_refused: house.committed.refused(),
     }

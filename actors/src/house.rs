@@ -113,7 +113,6 @@ pub struct Counts {
     pub sessions: AtomicU64,
     pub stalls: AtomicU64,
     pub handed_over: AtomicU64,
-    pub moved: AtomicU64,
 }
 
 impl Counts {
@@ -132,6 +131,7 @@ impl House {
         work: Arc<dyn Work>,
         log: RestartLog,
     ) -> Self {
+        let committed: Arc<ingest_queue::committer::Counts> = Arc::default();
         Self {
             name,
             incarnation,
@@ -141,8 +141,8 @@ impl House {
             log,
             floor: Arc::default(),
             counts: Counts::default(),
-            committed: Arc::default(),
-            meters: Meters::default(),
+            meters: Meters::new(committed.clone()),
+            committed,
             feeds: Board::default(),
             ended: crate::stats::Ended::default(),
             directory: Directory::default(),

@@ -2,10 +2,10 @@
 //!
 //! Labels are names of states, pools and feeds, and reasons: there are few, whatever comes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use ingest_queue::date::Date;
-use ingest_queue::jobs::Lease;
+use ingest_queue::committer;
 use ingest_queue::states::{JobState, States as _};
 use ingest_steps::feed::Round;
 use prometheus_client::metrics::counter::Counter;
@@ -22,7 +22,8 @@ type OfItem = [(&'static str, String); 2];
 /// The meters of a node.
 #[derive(Debug)]
 pub struct Meters {
-    transitions: Family<OfMove, Counter>,
+    /// Moves are counted where they are committed, whoever makes them.
+    committed: Arc<committer::Counts>,
     steps: Family<OfState, Histogram>,
     waiting: Family<OfState, Histogram>,
     bytes: Family<OfState, Counter>,
@@ -37,7 +38,7 @@ pub struct Meters {
 impl Default for Meters {
     fn default() -> Self {
         Self {
-            transitions: Family::default(),
+            committed: Arc::default(),
             // 5 ms to an hour and a half, and 100 ms to a day and more.
             steps: Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.005, 4.0, 11))),
             waiting: Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.1, 4.0, 11))),
@@ -58,9 +59,17 @@ fn of(state: JobState) -> OfState {
 }
 
 impl Meters {
+    pub(crate) fn new(committed: Arc<committer::Counts>) -> Self {
+        Self { committed, ..Self::default() }
+    }
+
     /// Names all of them in a registry.
     pub fn register(&self, registry: &mut Registry) {
-        registry.register("transitions", "Jobs that this node has moved on", self.transitions.clone());
+        let transitions = Family::<OfMove, Counter>::default();
+        for ((from, to), count) in self.committed.moves() {
+            transitions.get_or_create(&[("from", from.name()), ("to", to.name())]).inc_by(count);
+        }
+        registry.register("transitions", "Jobs that this node has moved", transitions);
         registry.register("step_seconds", "How long the work of a state took", self.steps.clone());
         registry.register(
             "waiting_seconds",
@@ -93,10 +102,6 @@ impl Meters {
         self.poisoned.inc();
     }
 
-    pub(crate) fn moved(&self, from: JobState, to: JobState) {
-        self.transitions.get_or_create(&[("from", from.name()), ("to", to.name())]).inc();
-    }
-
     pub(crate) fn stepped(&self, state: JobState, took: Duration, bytes: u64) {
         self.steps.get_or_create(&of(state)).observe(took.as_secs_f64());
         self.bytes.get_or_create(&of(state)).inc_by(bytes);
@@ -107,13 +112,10 @@ impl Meters {
         self.commits.observe(took.as_secs_f64());
     }
 
-    /// A job was taken out of the queue.
-    pub(crate) fn taken(&self, lease: &Lease) {
-        let job = lease.job();
-        let came: Option<Date> =
-            job.history.as_ref().and_then(|history| history.entries.last()).map(|last| last.at);
-        if let (Some(came), Some(taken)) = (came, job.status.start_processing_date) {
-            self.waiting.get_or_create(&of(job.state())).observe(came.until(taken).as_secs_f64());
+    /// A job was taken out of the queue, after it had waited for so long.
+    pub(crate) fn taken(&self, state: JobState, waited: Option<Duration>) {
+        if let Some(waited) = waited {
+            self.waiting.get_or_create(&of(state)).observe(waited.as_secs_f64());
         }
     }
 
@@ -148,7 +150,9 @@ mod tests {
     #[test]
     fn everything_that_is_counted_is_told_under_its_name() {
         let meters = Meters::default();
-        meters.moved(JobState::Estimating, JobState::Provisioning);
+        meters.committed.moved(JobState::Estimating, JobState::Provisioning);
+        meters.taken(JobState::Provisioning, Some(Duration::from_secs(2)));
+        meters.taken(JobState::Pending, None);
         meters.stepped(JobState::Downloading, Duration::from_secs(1), 7);
         meters.given_back(JobState::Recording);
         meters.restarted(Some("notify"), "panic");
@@ -160,6 +164,7 @@ mod tests {
         for line in [
             "ingestd_transitions_total{from=\"estimating\",to=\"provisioning\"} 1",
             "ingestd_step_seconds_count{state=\"downloading\"} 1",
+            "ingestd_waiting_seconds_sum{state=\"provisioning\"} 2.0",
             "ingestd_bytes_total{state=\"downloading\"} 7",
             "ingestd_retries_total{state=\"recording\"} 1",
             "ingestd_restarts_total{pool=\"notify\",reason=\"panic\"} 1",

@@ -95,6 +95,10 @@ impl State {
         for entry in waiting.iter().filter(|entry| settled.contains(&entry.jid)) {
             self.worker.finder.finished(*entry);
         }
+        for taken in &cycle.taken {
+            self.worker.house.meters.taken(JobState::Provisioning, taken.waited);
+            self.worker.house.meters.stepped(JobState::Provisioning, taken.took, 0);
+        }
         for (jid, why) in &cycle.failed {
             tracing::warn!(job = %jid, why, "failed: there will never be room for it");
         }

@@ -119,7 +119,7 @@ impl Worker {
         match message {
             Message::Work(candidate) => match self.take(candidate).await? {
                 Some(lease) => {
-                    self.house.meters.taken(&lease);
+                    self.house.meters.taken(lease.job().state(), lease.waited());
                     self.step(lease).await
                 }
                 None => Ok(()),
@@ -203,7 +203,7 @@ impl Worker {
         match concluded {
             Ok(Ending::Moved(to)) => {
                 self.finder.finished(entry);
-                self.moved(&lease, entry.state, to);
+                self.moved(&lease, to);
                 Ok(())
             }
             Ok(Ending::GivenBack(why)) => {
@@ -225,9 +225,7 @@ impl Worker {
         }
     }
 
-    fn moved(&self, lease: &Lease, from: JobState, to: JobState) {
-        Counts::add(&self.house.counts.moved, 1);
-        self.house.meters.moved(from, to);
+    fn moved(&self, lease: &Lease, to: JobState) {
         let message = lease.job().status.message.as_str();
         match to {
             JobState::Failed => tracing::warn!(why = message, "failed"),
@@ -282,8 +280,6 @@ impl Worker {
         let to = lease.job().entry();
         let (bid, attempt) = (lease.job().bid, lease.job().status.attempt);
         self.finder.hand_over(from, to);
-        Counts::add(&self.house.counts.moved, 1);
-        self.house.meters.moved(from.state, to.state);
         let Some(seat) = seat.take() else { return };
         if seat.desk.put(to, Some(bid), attempt) {
             // If it has died, whoever closes its desk finds the job there.

@@ -13,12 +13,14 @@
 //! the tree decides. Whoever has to know what became of a plan whose author has gone waits until everything that
 //! was handed in before has been answered ([`Committer::settled`]).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ingest_store::recipes::look;
 use ingest_store::{Error, Kind, Op, Result, Session};
 use tokio::sync::{Mutex, Notify, Semaphore, mpsc, oneshot};
+
+use crate::states::JobState;
 
 /// A multi holds at most this many operations and bytes.
 pub const MAX_OPS: usize = 1_000;
@@ -140,6 +142,8 @@ pub struct Counts {
     multis: std::sync::atomic::AtomicU64,
     units: std::sync::atomic::AtomicU64,
     refused: std::sync::atomic::AtomicU64,
+    /// Jobs that were moved, whoever has moved them.
+    moves: parking_lot::Mutex<BTreeMap<(JobState, JobState), u64>>,
 }
 
 impl Counts {
@@ -154,6 +158,15 @@ impl Counts {
     /// Plans that were refused: what they rest on had changed, or the session was over.
     pub fn refused(&self) -> u64 {
         self.refused.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// How many jobs went from which state to which.
+    pub fn moves(&self) -> BTreeMap<(JobState, JobState), u64> {
+        self.moves.lock().clone()
+    }
+
+    pub fn moved(&self, from: JobState, to: JobState) {
+        *self.moves.lock().entry((from, to)).or_default() += 1;
     }
 
     /// Counts a plan that was not committed, if that is certain.

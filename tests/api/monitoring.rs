@@ -39,6 +39,44 @@ async fn what_alerts_and_panels_ask_for_is_what_a_node_tells() {
     }
 }
 
+/// The rules as Prometheus reads them, by Python's reader of YAML; `None`: this machine has none.
+fn rules() -> Option<serde_json::Value> {
+    let read = "import json, sys, yaml; json.dump(yaml.safe_load(sys.stdin), sys.stdout)";
+    if !std::process::Command::new("python3").args(["-c", "import yaml"]).output().ok()?.status.success() {
+        return None;
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/monitoring/alerts.yml");
+    let mut python = std::process::Command::new("python3");
+    let output = python.args(["-c", read]).stdin(std::fs::File::open(path).unwrap()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(serde_json::from_slice(&output.stdout).unwrap())
+}
+
+#[test]
+fn rules_are_yaml_and_each_says_what_to_do() {
+    let Some(rules) = rules() else {
+        eprintln!("there is no reader of YAML here: the rules were not read");
+        return;
+    };
+    let mut names = BTreeSet::new();
+    for rule in
+        rules["groups"].as_array().unwrap().iter().flat_map(|group| group["rules"].as_array().unwrap())
+    {
+        assert!(names.insert(rule["alert"].as_str().unwrap().to_owned()), "twice: {rule}");
+        let expr = rule["expr"].as_str().unwrap();
+        for (open, close) in [('(', ')'), ('{', '}'), ('[', ']')] {
+            assert_eq!(expr.matches(open).count(), expr.matches(close).count(), "{expr}");
+        }
+        assert!(matches!(rule["labels"]["severity"].as_str(), Some("page" | "warn")), "{rule}");
+        for text in ["summary", "description"] {
+            assert!(rule["annotations"][text].as_str().is_some_and(|text| !text.is_empty()), "{rule}");
+        }
+        let lasts = rule["for"].as_str().is_none_or(|lasts| lasts.ends_with(['s', 'm', 'h']));
+        assert!(lasts, "{rule}");
+    }
+    assert!(names.len() >= 9, "{names:?}");
+}
+
 #[test]
 fn panels_are_json_and_each_has_a_question() {
     let dashboard: serde_json::Value = serde_json::from_str(&file("grafana.json")).unwrap();

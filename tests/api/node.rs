@@ -131,7 +131,11 @@ async fn the_metrics_tell_what_was_done() {
     let answer = node.get("/metrics").await.is(200);
     let text = answer.text();
     for line in [
+        "ingestd_transitions_total{from=\"pending\",to=\"estimating\"} 1",
+        "ingestd_transitions_total{from=\"provisioning\",to=\"downloading\"} 1",
         "ingestd_transitions_total{from=\"notify\",to=\"completed\"} 1",
+        "ingestd_step_seconds_count{state=\"provisioning\"} 1",
+        "ingestd_waiting_seconds_count{state=\"provisioning\"} 1",
         "ingestd_step_seconds_count{state=\"downloading\"} 1",
         "ingestd_jobs{state=\"completed\"} 1",
         "ingestd_jobs{state=\"failed\"} 0",

@@ -4,6 +4,7 @@
 
 mod again;
 mod cluster;
+mod counted;
 mod ending;
 mod errors;
 mod escalation;

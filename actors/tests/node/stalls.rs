@@ -186,6 +186,7 @@ async fn a_job_that_nobody_survives_fails_as_poison_and_its_batch_is_reported(on
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
     assert!(text.contains("poisoned_jobs_total 1"), "{text}");
+    assert!(text.contains("transitions_total{from=\"processing\",to=\"failed\"} 1"), "{text}");
     let mails = ingest_harness::eventually("the mails", kit::PATIENCE, || async {
         Some(kit::mails(&place.outbox())).filter(|mails| mails.len() == 2)
     });

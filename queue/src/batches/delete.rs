@@ -21,7 +21,7 @@ use crate::plan::batch::Batch;
 use crate::plan::job;
 use crate::plan::{Lock, batch};
 use crate::queue::Queue;
-use crate::states::{BatchList, BatchState, States, Who, Why};
+use crate::states::{BatchList, BatchState, JobState, States, Who, Why};
 
 /// Jobs that are deleted at a time; the committer puts them together.
 const AT_ONCE: usize = 32;
@@ -187,6 +187,10 @@ impl Queue {
             let plan = job::delete(&job, &below, lock, None, &[], &more, &scene);
             match self.commit_job(jid, &plan).await {
                 Ok(()) => {
+                    // What is completed goes with its batch, as it is.
+                    if job.state() != JobState::Completed {
+                        self.committer.counts().moved(job.state(), JobState::Deleted);
+                    }
                     // If the ref was in another list than the status says.
                     if list != job.state().list() {
                         self.remove_ref(map::batch_ref(bid, list, jid)).await?;
@@ -205,7 +209,7 @@ impl Queue {
     async fn remove_corrupt_job(&self, bid: Bid, jid: Jid, list: BatchList, why: Error) -> Result<bool> {
         tracing::warn!(%jid, %why, "deleting a job that cannot be read");
         let mut ops: Vec<Op> = Vec::new();
-        for state in crate::states::JobState::queues(self.dialect()) {
+        for state in JobState::queues(self.dialect()) {
             let names = self.children(map::queue(state)).await?;
             let suffix = format!("-{jid}");
             let refs = names.iter().filter(|name| name.ends_with(&suffix));

@@ -87,6 +87,13 @@ impl Queue {
             let plan = self.plan_action(&job, asked, lock, attempt > 0, &scene).await?;
             let error = match self.commit_job(jid, &plan).await {
                 Ok(()) => {
+                    let counts = self.committer.counts();
+                    match plan.after {
+                        Some(to) if to != from => counts.moved(from, to),
+                        None if action.deletes() => counts.moved(from, JobState::Deleted),
+                        // Another priority, or out of the queue.
+                        _ => {}
+                    }
                     let warning = (*action == Action::Delete).then_some("the depositor will not be told");
                     return Ok(Acted { from, to: plan.after, warning });
                 }

@@ -1,5 +1,7 @@
 //! A job that this node works on.
 
+use std::time::Duration;
+
 use ingest_store::recipes::lock_table::{Claim, Released, Token};
 use ingest_store::{Kind, Op};
 
@@ -46,6 +48,12 @@ impl Lease {
             return Ok(());
         }
         Err(Error::lost(self.job.jid, "it was given back"))
+    }
+
+    /// How long the job waited in its state before it was taken, as far as that is known.
+    pub fn waited(&self) -> Option<Duration> {
+        let came = self.job.history.as_ref()?.entries.last()?.at;
+        Some(came.until(self.job.status.start_processing_date?))
     }
 
     /// The key that all attempts at this state share, for effects outside of the tree: a state that is
@@ -163,6 +171,7 @@ impl Queue {
             .map_err(|refused| Error::refused(job.jid, refused))?;
         match self.commit_job(job.jid, &plan).await {
             Ok(()) => {
+                self.committer.counts().moved(job.state(), to);
                 self.known.lock().put(plan.after);
                 Ok(())
             }
@@ -214,7 +223,10 @@ impl Queue {
         let unit_mark = plan.mark;
         let commit = async |ops| self.committer.commit(Unit::new(ops, unit_mark)).await;
         match self.locks.acquire_by(claim, commit).await {
-            Ok(token) => Ok(Lease { job: plan.after, token, slots: Vec::new() }),
+            Ok(token) => {
+                self.committer.counts().moved(job.state(), to);
+                Ok(Lease { job: plan.after, token, slots: Vec::new() })
+            }
             Err(error) if error.failed_op().is_some() => {
                 self.forget_holds();
                 self.acquire_and_hand_over(entry, holder, to, by).await
@@ -356,6 +368,7 @@ impl Queue {
                 .map_err(|refused| Error::refused(jid, refused))?;
             match self.commit_job(jid, &plan).await {
                 Ok(()) => {
+                    self.committer.counts().moved(lease.job.state(), to);
                     lease.job = plan.after;
                     let (stay, gone): (Vec<_>, Vec<_>) =
                         lease.slots.drain(..).partition(|slot| !slots.leave.contains(&slot.release()));

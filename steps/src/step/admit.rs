@@ -31,7 +31,7 @@ mod ledger;
 mod wanting;
 
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use ingest_queue::error::Error;
@@ -72,8 +72,19 @@ pub struct Cycle {
     pub waiting: Vec<(Jid, String)>,
     /// Locked, changed meanwhile, or not readable: nothing was done about them.
     pub skipped: Vec<(Jid, String)>,
+    /// Those that were admitted, or have failed, as they were worked on.
+    pub taken: Vec<Taken>,
     /// Look again after this time at the latest.
     pub look_again: Duration,
+}
+
+/// How long it took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Taken {
+    /// Until somebody worked on it, as far as that is known.
+    pub waited: Option<Duration>,
+    /// From then on.
+    pub took: Duration,
 }
 
 impl Cycle {
@@ -205,12 +216,17 @@ impl Run<'_> {
     async fn fail(&self, job: Wanting, why: String, cycle: &mut Cycle) -> Result<()> {
         let jid = job.entry.jid;
         self.go_on()?;
+        let began = Instant::now();
         let mut lease = match self.queue.acquire(job.entry, self.holder).await {
             Ok(lease) => lease,
             Err(error) => return skip(jid, error, cycle),
         };
+        let waited = lease.waited();
         match self.queue.fail(&mut lease, &Change::message(why.as_str())).await {
-            Ok(()) => cycle.failed.push((jid, why)),
+            Ok(()) => {
+                cycle.taken.push(Taken { waited, took: began.elapsed() });
+                cycle.failed.push((jid, why));
+            }
             Err(error) => {
                 self.give_back(lease).await;
                 skip(jid, error, cycle)?;
@@ -228,6 +244,7 @@ impl Run<'_> {
         cycle: &mut Cycle,
     ) -> Result<Round> {
         self.go_on()?;
+        let began = Instant::now();
         let acquired = join_all(jobs.iter().map(|job| self.queue.acquire(job.entry, self.holder))).await;
         let mut taken: Vec<(Wanting, Lease)> = Vec::new();
         let mut sound = Ok(());
@@ -250,13 +267,15 @@ impl Run<'_> {
                 Change { also, ..Change::default() }
             })
             .collect();
+        let waited: Vec<_> = taken.iter().map(|(_, lease)| lease.waited()).collect();
         let moves = taken.iter_mut().zip(&changes);
         let answers = join_all(moves.map(|((_, lease), change)| self.queue.succeed(lease, change))).await;
         let (mut round, mut sound) = (Round::Done, Ok(()));
-        for ((job, lease), answer) in taken.into_iter().zip(answers) {
+        for (((job, lease), answer), waited) in taken.into_iter().zip(answers).zip(waited) {
             let jid = job.entry.jid;
             match answer {
                 Ok(_) => {
+                    cycle.taken.push(Taken { waited, took: began.elapsed() });
                     ledger.admitted(jid, lease.job().bid, job.asks.needs);
                     cycle.admitted.push((jid, job.asks.needs));
                 }
