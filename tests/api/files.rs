@@ -1,13 +1,22 @@
 //! Files by signed URLs, and uploads that nobody needs any more.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ingest_harness::eventually;
+use ingest_queue::date::Clock;
+use ingest_queue::map::JobNode;
+use ingest_queue::nodes::Inventory;
+use ingest_queue::queue::{Queue, Settings};
+use ingest_steps::manifest;
 use ingest_steps::urls::Urls;
+use ingest_store::engines::zookeeper::{Zookeeper, ZookeeperConfig};
+use ingest_store::{Limits, Store};
 use reqwest::Method;
 use reqwest::multipart::{Form, Part};
+use url::Url;
 
-use super::kit::{Answer, TestNode};
+use super::kit::{Answer, TestNode, on_a_server, sha256};
 
 /// As the node signs them.
 fn urls(node: &TestNode, last: u64) -> Urls {
@@ -68,4 +77,52 @@ async fn an_upload_goes_with_its_batch() {
         std::future::ready((left == 0).then_some(()))
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_storage_manifest_and_what_it_names_are_fetched_by_their_urls_and_by_no_others() {
+    let connect = ingest_harness::shared_connect_string_with_chroot().await;
+    // Nobody records it here: its files stay, as for an inventory service elsewhere.
+    let dir = on_a_server(&connect, "", "[pools.recording]\nsize = 0\n");
+    let node = TestNode::start_in(dir, reqwest::Client::builder()).await;
+    let bid = node.submit("a.txt", "one of them").await;
+    let jid = node.job_is(&bid, "recording").await;
+    // What the API shows opens no doors: another service reads the tree.
+    let shown = node.get(&format!("/api/v1/jobs/{jid}")).await.is(200).text();
+    assert!(shown.contains("signature=***"), "{shown}");
+    let engine = Arc::new(Zookeeper::new(ZookeeperConfig::new(connect.as_str())).unwrap());
+    let session = Store::new(engine, Limits::default()).session().await.unwrap();
+    let queue = Queue::open(&session, Settings::new("test"), Clock::system()).await.unwrap();
+    let said: Inventory = queue.node(jid.parse().unwrap(), JobNode::Inventory).await.unwrap().unwrap();
+    let at = |url: &str| url.strip_prefix(&node.base).unwrap_or_else(|| panic!("{url}")).to_owned();
+    let good = at(&said.manifest_url);
+    let text = node.get(&good).await.is(200).text();
+    let rows = manifest::Reader::open(text.as_bytes(), manifest::Limits::default()).unwrap();
+    let rows: Vec<_> = rows.map(Result::unwrap).collect();
+    assert!(rows.iter().any(|row| row.name.ends_with("a.txt")), "{rows:?}");
+    for row in &rows {
+        let file = node.get(&at(&row.url)).await.is(200);
+        assert_eq!(Some(file.bytes.len() as u64), row.size, "{row:?}");
+        let digest = row.digest.as_ref().unwrap();
+        assert_eq!(digest.hex(), sha256(&file.text()), "{row:?}");
+    }
+
+    // The same by the node's key, for no time at all; with another signature, date or path it is as unknown as any other.
+    let url = Url::parse(&said.manifest_url).unwrap();
+    let plain = percent_encoding::percent_decode_str(url.path()).decode_utf8().unwrap();
+    let of = plain.strip_prefix("/files/").unwrap();
+    node.get(&path(&node, &urls(&node, 60), of)).await.is(200);
+    node.get(&path(&node, &urls(&node, 0), of)).await.problem(410, "expired", "");
+    let (head, signature) = good.rsplit_once("signature=").unwrap();
+    let first = if signature.starts_with('0') { "1" } else { "0" };
+    for wrong in [
+        format!("{head}signature={first}{}", &signature[1..]),
+        format!("{head}signature="),
+        good.replace("expires=", "expires=9"),
+        good.replace("mrt-storage-manifest", "mrt-ingest"),
+        good.split('?').next().unwrap().to_owned(),
+    ] {
+        let refused = node.get(&wrong).await.problem(404, "not-found", "");
+        assert!(!refused.text().contains("one of them"), "{wrong}");
+    }
 }
