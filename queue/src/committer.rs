@@ -13,6 +13,8 @@
 //! the tree decides. Whoever has to know what became of a plan whose author has gone waits until everything that
 //! was handed in before has been answered ([`Committer::settled`]).
 
+mod sending;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -20,6 +22,7 @@ use ingest_store::recipes::look;
 use ingest_store::{Error, Kind, Op, Result, Session};
 use tokio::sync::{Mutex, Notify, Semaphore, mpsc, oneshot};
 
+pub use self::sending::{Heard, Sending, Verdict};
 use crate::states::JobState;
 
 /// A multi holds at most this many operations and bytes.
@@ -68,7 +71,7 @@ impl Mark {
 }
 
 /// Operations that belong together.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Unit {
     pub ops: Vec<Op>,
     pub mark: Mark,
@@ -341,54 +344,28 @@ pub async fn commit_alone(session: &Session, unit: Unit) -> Result<()> {
 
 /// Commits plans together and tells the result of each.
 async fn commit_all(session: &Session, units: &[Unit], mut tell: impl FnMut(usize, Result<()>)) {
-    let mut rest: Vec<usize> = (0..units.len()).collect();
-    let mut repeated = false;
-    while !rest.is_empty() {
-        let ops = rest.iter().flat_map(|at| units[*at].ops.iter().cloned()).collect();
-        let Err(error) = session.multi(ops).await else { break };
-        if let Some(op) = error.failed_op() {
-            if repeated {
-                match were_applied(session, rest.iter().map(|at| &units[*at].mark)).await {
-                    Ok(true) => break,
-                    Ok(false) => {}
-                    Err(error) => return rest.iter().for_each(|at| tell(*at, Err(error.clone()))),
-                }
-            }
-            // Nothing of it was applied, now or before.
-            repeated = false;
-            let (out, start) = author(&rest, units, op);
-            tell(rest.remove(out), Err(error.relative_to(start)));
-            continue;
-        }
-        let again = match error.kind() {
-            // These have waited for their deadline; what was sent before is still in doubt.
-            Kind::Suspended | Kind::Busy => repeated,
-            kind => matches!(kind, Kind::ConnectionLoss | Kind::Deadline),
+    let mut sending = Sending::new(units.len());
+    while !sending.rest().is_empty() {
+        let Err(error) = session.multi(sending.ops(units)).await else { break };
+        let op = match sending.heard(&error, session.state().is_final()) {
+            Heard::Again => continue,
+            Heard::GivenUp => return sending.rest().iter().for_each(|at| tell(*at, Err(error.clone()))),
+            Heard::Refused(op) => op,
+            Heard::Doubt(op) => match were_applied(session, sending.marks(units)).await {
+                Ok(true) => break,
+                Ok(false) => op,
+                Err(error) => return sending.rest().iter().for_each(|at| tell(*at, Err(error.clone()))),
+            },
         };
-        if !again || session.state().is_final() {
-            return rest.iter().for_each(|at| tell(*at, Err(error.clone())));
-        }
-        repeated = true;
+        let (out, start) = sending.take_out(units, op);
+        tell(out, Err(error.relative_to(start)));
     }
-    for at in rest {
-        tell(at, Ok(()));
+    for at in sending.rest() {
+        tell(*at, Ok(()));
     }
 }
 
-/// Whose operation that is, as a place in `rest`, and where its operations begin.
-fn author(rest: &[usize], units: &[Unit], op: usize) -> (usize, usize) {
-    let mut start = 0;
-    for (place, at) in rest.iter().enumerate() {
-        let end = start + units[*at].ops.len();
-        if op < end {
-            return (place, start);
-        }
-        start = end;
-    }
-    (0, 0)
-}
-
-/// Whether an earlier try of the same multi was applied: what one of its marks proves holds for all.
+/// Whether an earlier try of the same multi was applied.
 async fn were_applied<'a>(session: &Session, marks: impl Iterator<Item = &'a Mark>) -> Result<bool> {
     look(session, || session.sync()).await?;
     let mut verdict = Verdict::default();
@@ -398,34 +375,6 @@ async fn were_applied<'a>(session: &Session, marks: impl Iterator<Item = &'a Mar
         }
     }
     Ok(verdict.at_the_end())
-}
-
-/// What the marks of one multi tell of whether it was applied, one after the other.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Verdict {
-    gone: bool,
-    missing: bool,
-}
-
-impl Verdict {
-    /// After one more mark: whether it was applied, if that is certain by now.
-    pub fn after(&mut self, mark: &Mark, is_there: bool) -> Option<bool> {
-        match (mark, is_there) {
-            // Nobody else writes that text.
-            (Mark::Holds { .. }, true) => return Some(true),
-            // The plan would have removed it.
-            (Mark::Gone(_), false) => return Some(false),
-            // Or it was there, and another has written over it since: the next may tell.
-            (Mark::Holds { .. }, false) => self.missing = true,
-            // Or it was another's doing.
-            (Mark::Gone(_), true) => self.gone = true,
-        }
-        None
-    }
-
-    pub fn at_the_end(self) -> bool {
-        self.gone && !self.missing
-    }
 }
 
 fn contains(data: &[u8], text: &[u8]) -> bool {

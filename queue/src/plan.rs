@@ -5,7 +5,9 @@
 //! version that was read: the fence.
 
 pub mod batch;
+pub mod claim;
 pub mod job;
+pub mod report;
 
 use ingest_store::Op;
 

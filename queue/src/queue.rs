@@ -26,6 +26,7 @@ use crate::limits::Limits;
 use crate::map;
 use crate::nodes::{Node, Owner};
 use crate::numbers::Numbers;
+use crate::plan::claim::Taker;
 use crate::plan::{Lock, Scene};
 use crate::reads;
 
@@ -183,16 +184,16 @@ impl Queue {
     }
 
     pub(crate) fn owner(&self, attempt: u32, scene: &Scene) -> Bytes {
-        let owner = Owner {
-            node: self.settings.node.clone(),
+        self.taker("").owner(attempt, scene)
+    }
+
+    /// Who takes something here.
+    pub(crate) fn taker(&self, holder: &str) -> Taker {
+        Taker {
             incarnation: self.settings.incarnation.clone(),
             session: format!("{:x}", self.session.id()),
-            attempt,
-            since: Some(scene.now),
-            commit: scene.commit.clone(),
-            ..Owner::default()
-        };
-        owner.write(scene.dialect)
+            holder: holder.to_owned(),
+        }
     }
 
     pub(crate) async fn get(&self, path: impl AsRef<str>) -> ingest_store::Result<(Bytes, Stat)> {

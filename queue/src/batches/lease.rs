@@ -1,17 +1,19 @@
 //! A batch that this node works on.
 
 use ingest_store::Kind;
-use ingest_store::recipes::lock_table::{Claim, Released, Token};
+use ingest_store::recipes::lock_table::{Released, Token};
 
-use crate::committer::{Mark, Unit, commit_alone};
+use crate::committer::{Unit, commit_alone};
 use crate::date::Date;
 use crate::error::{Error, Result};
 use crate::ids::Bid;
 use crate::journal::{EXPIRED, KeyMove, is_about_keys};
 use crate::map::{self, BatchNode};
-use crate::nodes::{Expansion, Node};
+use crate::nodes::Expansion;
 use crate::plan::Lock;
 use crate::plan::batch::{self, Batch};
+use crate::plan::claim::{self, Taking};
+use crate::plan::report;
 use crate::queue::Queue;
 use crate::states::{BatchList, BatchState, Who};
 
@@ -59,24 +61,11 @@ impl Queue {
             None => batch::lists(bid),
         };
         let scene = self.scene();
-        let status = found.status.next(found.state(), scene.now, &found.status.message, &scene.commit);
-        let claim = Claim {
-            lock: BatchNode::Lock.of(bid),
-            owner: self.owner(0, &scene),
-            fence: BatchNode::Status.of(bid),
-            version: found.version,
-            data: status.write(scene.dialect),
-            more,
-            holder: holder.to_owned(),
-        };
+        let Taking { claim, mark, after } = claim::batch(&found, more, &self.taker(holder), &scene);
         let lock = claim.lock.clone();
-        let mark = Mark::holds(claim.fence.as_str(), scene.commit.as_str());
         let commit = async |ops| commit_alone(&self.session, Unit::new(ops, mark)).await;
         match self.locks.acquire_by(claim, commit).await {
-            Ok(token) => {
-                let version = token.version();
-                Ok(BatchLease { batch: Batch { bid, status, version }, token, collections: Vec::new() })
-            }
+            Ok(token) => Ok(BatchLease { batch: after, token, collections: Vec::new() }),
             Err(error) if error.kind() == Kind::NodeExists && error.path().is_none_or(|at| at == lock) => {
                 Err(self.busy(bid.to_string(), &lock).await?)
             }
@@ -117,7 +106,7 @@ impl Queue {
     async fn fail_as(&self, lease: &mut BatchLease, batch: &Batch, by: Who, message: &str) -> Result<()> {
         let (to, scene) = (BatchState::Failed, self.scene());
         loop {
-            let mut more = vec![super::report::first_report(lease.bid(), &scene)];
+            let mut more = vec![report::first(lease.bid(), &scene)];
             more.extend(self.key_ops(batch, KeyMove::Ends, &scene).await?);
             let plan = batch::advance(batch, to, by, message, Lock::GiveBack, &more, &scene)
                 .map_err(|refused| Error::refused(lease.bid(), refused))?;
@@ -133,13 +122,10 @@ impl Queue {
     pub async fn end_batch(&self, lease: &mut BatchLease) -> Result<Ended> {
         let bid = lease.bid();
         let path = BatchNode::Expansion.of(bid);
-        let cursor = match self.find::<Expansion>(path).await? {
-            Some((expansion, stat)) if expansion.done => stat.version,
-            Some((expansion, _)) => {
-                let why = format!("{} of {} rows are expanded", expansion.next, expansion.total);
-                return Ok(Ended::Waits(why));
-            }
-            None => return Ok(Ended::Waits("its expansion has not begun".into())),
+        let found = self.find::<Expansion>(path).await?;
+        let cursor = match batch::is_expanded(found.as_ref().map(|(cursor, stat)| (cursor, stat.version))) {
+            Ok(version) => version,
+            Err(why) => return Ok(Ended::Waits(why)),
         };
         let scene = self.scene();
         loop {

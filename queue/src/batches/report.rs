@@ -8,8 +8,8 @@
 //! A batch that could not be expanded has no jobs to report, and a reason to tell: it failed with report 1 in
 //! the outbox already, and is failed before and after that is sent.
 
+use ingest_store::Kind;
 use ingest_store::recipes::{settle, shard};
-use ingest_store::{Kind, Op};
 
 use super::lease::BatchLease;
 use crate::date::Date;
@@ -20,11 +20,10 @@ use crate::map::{self, BatchNode};
 use crate::nodes::{Node, Other, Outgoing, ReportedJob, StatusReport};
 use crate::plan::Lock;
 use crate::plan::batch;
+use crate::plan::report::{self, Told};
 use crate::queue::Queue;
-use crate::states::{BatchState, Who};
+use crate::states::BatchState;
 
-/// Reports are counted from here.
-const FIRST: u32 = 1;
 /// In a report: why a batch has no jobs.
 pub const WHY: &str = "why";
 /// In a report: what is added to the batch's message when it is finished.
@@ -53,13 +52,10 @@ impl ReportDraft {
         !self.is_update || !self.newly_successful.is_empty() || !self.newly_deleted.is_empty()
     }
 
-    /// Where the batch goes when the report is sent. One that never had a job has failed: nothing of it is
-    /// stored; so has one of which a job expired.
+    /// Where the batch goes when the report is sent.
     pub fn outcome(&self) -> BatchState {
         let StatusReport { failed_jobs, successful_jobs, deleted_jobs, .. } = &self.report;
-        let nothing = successful_jobs.is_empty() && deleted_jobs.is_empty();
-        let complete = failed_jobs.is_empty() && !nothing && self.expired() == 0;
-        if complete { BatchState::Completed } else { BatchState::Failed }
+        report::outcome(successful_jobs.len(), failed_jobs.len(), deleted_jobs.len(), self.expired())
     }
 
     /// How many jobs were not begun in time.
@@ -85,12 +81,13 @@ impl Queue {
     pub async fn draft_report(&self, lease: &mut BatchLease) -> Result<ReportDraft> {
         let bid = lease.bid();
         let state = lease.batch.state();
-        let owes = state == BatchState::Failed && self.exists(map::outbox(bid, FIRST)).await?.is_some();
+        let owes =
+            state == BatchState::Failed && self.exists(map::outbox(bid, report::FIRST)).await?.is_some();
         if !state.is_reporting() && !owes {
             return Err(Error::forbidden(bid, format!("it is {state} and not reporting")));
         }
         let last = self.last_report(bid).await?;
-        let number = last.as_ref().map_or(FIRST, |last| last.number + 1);
+        let number = report::number_after(last.as_ref().map(|last| last.number));
         let mut other = Other::new();
         if owes {
             other.insert(WHY.into(), lease.batch.status.message.clone().into());
@@ -115,15 +112,12 @@ impl Queue {
     /// Notes that a report was sent.
     pub async fn report_sent(&self, lease: &mut BatchLease, draft: &mut ReportDraft) -> Result<()> {
         let path = map::outbox(draft.bid, draft.report.number);
-        let (mut outgoing, _) = self
-            .read::<Outgoing>(path.clone(), || Error::lost(draft.bid, "its report is not in the outbox"))
-            .await?;
-        let now = self.now();
-        outgoing.sent = Some(now);
-        let ops = vec![lease.token.check(), Op::set(path, outgoing.write(self.dialect()), None)];
+        let (outgoing, _) =
+            self.read::<Outgoing>(path, || Error::lost(draft.bid, "its report is not in the outbox")).await?;
+        let (ops, outgoing) = report::sent(outgoing, lease.token.check(), &self.scene());
         let settled = settle(&self.session, || self.session.multi(ops.clone())).await;
         settled.answer.map_err(|error| super::lease::misfit(draft.bid, error))?;
-        draft.sent = Some(now);
+        draft.sent = outgoing.sent;
         Ok(())
     }
 
@@ -135,35 +129,26 @@ impl Queue {
             return Err(Error::forbidden(bid, "its report is not sent yet"));
         }
         let path = BatchNode::StatusReport.of(bid);
-        let mut more = Vec::new();
+        let mut announced = None;
         if draft.is_news() {
             let data = draft.report.write(self.dialect());
             let prepared = shard::prepare(&self.session, &path, &data).await?;
-            more.push(match self.exists(&path).await? {
-                Some(stat) => prepared.op(path.as_str(), stat.version),
-                None => Op::create(path.as_str(), prepared.announcement()),
-            });
+            let last = self.exists(&path).await?.map(|stat| stat.version);
+            announced = Some((prepared.announcement(), last));
         }
-        let outgoing = map::outbox(bid, draft.report.number);
-        if self.exists(&outgoing).await?.is_some() {
-            more.push(Op::delete(outgoing, None));
-        }
+        let posted = self.exists(map::outbox(bid, draft.report.number)).await?.is_some();
         let to = draft.outcome();
-        let (lock, scene) = (Lock::GiveBack, self.scene());
         let mut ended = lease.batch.clone();
+        let is_failed = ended.state() == BatchState::Failed;
         // If nothing but time was wrong with it, nobody can do anything about it.
-        if draft.expired() > 0 && draft.report.failed_jobs.is_empty() {
+        if !is_failed && draft.expired() > 0 && draft.report.failed_jobs.is_empty() {
             ended.status.other.insert(EXPIRED.into(), self.now().to_string().into());
         }
-        let plan = if lease.batch.state() == BatchState::Failed {
-            // It stays what it is, for the reason that it has.
-            let message = with_note(lease.batch.status.message.clone(), &draft.report);
-            batch::set(&lease.batch, BatchState::Failed, &message, lock, &more, &scene)
-        } else {
-            let message = with_note(summary(&draft.report), &draft.report);
-            batch::advance(&ended, to, Who::Worker, &message, lock, &more, &scene)
-                .map_err(|refused| Error::refused(bid, refused))?
-        };
+        let message = if is_failed { ended.status.message.clone() } else { summary(&draft.report) };
+        let message = with_note(message, &draft.report);
+        let told = Told { number: draft.report.number, announced, posted, to };
+        let plan = report::finish(&ended, told, &message, &self.scene())
+            .map_err(|refused| Error::refused(bid, refused))?;
         self.commit_batch(lease, plan, Lock::GiveBack).await?;
         Ok(to)
     }
@@ -197,8 +182,7 @@ impl Queue {
     async fn post(&self, lease: &mut BatchLease, number: u32) -> Result<Outgoing> {
         let bid = lease.bid();
         let path = map::outbox(bid, number);
-        let outgoing = outgoing(bid, number, self.now());
-        let ops = vec![lease.token.check(), Op::create(path.as_str(), outgoing.write(self.dialect()))];
+        let (ops, outgoing) = report::post(bid, number, lease.token.check(), &self.scene());
         let settled = settle(&self.session, || self.session.multi(ops.clone())).await;
         match settled.answer {
             Ok(_) => Ok(outgoing),
@@ -209,15 +193,6 @@ impl Queue {
             Err(error) => Err(super::lease::misfit(bid, error)),
         }
     }
-}
-
-/// The operation that puts the first report of a batch into the outbox.
-pub(super) fn first_report(bid: Bid, scene: &crate::plan::Scene) -> Op {
-    Op::create(map::outbox(bid, FIRST), outgoing(bid, FIRST, scene.now).write(scene.dialect))
-}
-
-fn outgoing(bid: Bid, number: u32, composed: Date) -> Outgoing {
-    Outgoing { bid, number, composed, sent: None, other: Other::new() }
 }
 
 /// What the one who sends the report has to say about it.

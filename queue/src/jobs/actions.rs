@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::ids::{Bid, Jid};
 use crate::map::{self, BatchNode, JobNode};
 use crate::nodes::{BatchStatus, Identifiers, LocalId, Node, Schedule};
+use crate::plan::batch::{self, Shut};
 use crate::plan::job::{self, Action, Job};
 use crate::plan::{Lock, Plan, Scene};
 use crate::queue::Queue;
@@ -169,19 +170,16 @@ impl Queue {
 
     /// The batch at the version that was read, if it takes changes to its jobs now.
     async fn batch_is_open(&self, bid: Bid, action: &Action) -> Result<Option<Op>> {
-        let path = BatchNode::Status.of(bid);
-        let Some((status, stat)) = self.find::<BatchStatus>(path.clone()).await? else {
-            // An orphan may go.
-            return if action.deletes() { Ok(None) } else { Err(Error::no_batch(bid)) };
-        };
-        if self.exists(BatchNode::Deleting.of(bid)).await?.is_some() {
-            return Err(Error::Deleting(bid));
-        }
-        if status.status.is_reporting() {
-            let why = format!("it is {}; try again when its report is sent", status.status);
-            return Err(Error::forbidden(bid, why));
-        }
-        Ok(Some(Op::check(path, stat.version)))
+        let found = self.find::<BatchStatus>(BatchNode::Status.of(bid)).await?;
+        let found = found.map(|(status, stat)| (status.status, stat.version));
+        let deleting = found.is_some() && self.exists(BatchNode::Deleting.of(bid)).await?.is_some();
+        batch::open_for(action, bid, found, deleting).map_err(|shut| match shut {
+            Shut::NoBatch => Error::no_batch(bid),
+            Shut::Deleting => Error::Deleting(bid),
+            Shut::Reporting(state) => {
+                Error::forbidden(bid, format!("it is {state}; try again when its report is sent"))
+            }
+        })
     }
 
     /// A person has looked at it: its crashes are forgotten.

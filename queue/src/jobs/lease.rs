@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
-use ingest_store::recipes::lock_table::{Claim, Released, Token};
+use ingest_store::recipes::lock_table::{Released, Token};
 use ingest_store::{Kind, Op};
 
-use crate::committer::{Mark, Unit};
+use crate::committer::Unit;
 use crate::error::{Error, Result};
 use crate::ids::Jid;
 use crate::limits::{Slot, is_about_limits};
 use crate::map::{JobNode, QueueRef};
 use crate::nodes::{Node, Schedule};
 use crate::plan::Lock;
+use crate::plan::claim::{self, Taking};
 use crate::plan::job::{self, Action, Change, Job};
 use crate::queue::Queue;
 use crate::states::{JobState, States, Who};
@@ -109,17 +110,7 @@ impl Queue {
         let mut slots = self.pick_slots(jid, state, &[]).await?;
         let scene = self.scene();
         more.extend(self.ops_of(&mut slots, jid, state, &scene));
-        let acquired = job::acquired(&job.status, scene.now);
-        let claim = Claim {
-            lock: JobNode::Lock.of(jid),
-            owner: self.owner(acquired.attempt, &scene),
-            fence: JobNode::Status.of(jid),
-            version: job.version,
-            data: acquired.write(scene.dialect),
-            more,
-            holder: holder.to_owned(),
-        };
-        let mark = Mark::holds(claim.lock.as_str(), scene.commit.as_str());
+        let Taking { claim, mark, after } = claim::job(&job, more, &self.taker(holder), &scene);
         let lock = claim.lock.clone();
         let token =
             self.locks.acquire_by(claim, async |ops| self.committer.commit(Unit::new(ops, mark)).await);
@@ -129,7 +120,7 @@ impl Queue {
         }
         match token {
             Ok(token) => {
-                (job.status, job.version) = (acquired, token.version());
+                (job.status, job.version) = (after, token.version());
                 Ok(Lease { job, token, slots })
             }
             // The job is as it was; another slot is looked for.
@@ -207,25 +198,14 @@ impl Queue {
         let checks = self.checks_of_move(&job, to, by).await?;
         // After it: the holds may have been read anew.
         self.queue_is_open().await?;
-        let plan = job::advance(&job, to, by, &Change::default(), Lock::Take, &checks, &scene)
+        let taking = claim::admission(&job, to, by, &checks, &self.taker(holder), &scene)
             .map_err(|refused| Error::refused(jid, refused))?;
-        // The lock and the status come first, as with every claim.
-        let more = plan.ops.get(2..).unwrap_or_default().to_vec();
-        let claim = Claim {
-            lock: JobNode::Lock.of(jid),
-            owner: self.owner(plan.after.status.attempt, &scene),
-            fence: JobNode::Status.of(jid),
-            version: job.version,
-            data: plan.after.status.write(scene.dialect),
-            more,
-            holder: holder.to_owned(),
-        };
-        let unit_mark = plan.mark;
-        let commit = async |ops| self.committer.commit(Unit::new(ops, unit_mark)).await;
+        let Taking { claim, mark, after } = taking;
+        let commit = async |ops| self.committer.commit(Unit::new(ops, mark)).await;
         match self.locks.acquire_by(claim, commit).await {
             Ok(token) => {
                 self.committer.counts().moved(job.state(), to);
-                Ok(Lease { job: plan.after, token, slots: Vec::new() })
+                Ok(Lease { job: after, token, slots: Vec::new() })
             }
             Err(error) if error.failed_op().is_some() => {
                 self.forget_holds();

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use ingest_store::Op;
 
-use super::job::{self, NewJob};
+use super::job::{self, Action, NewJob};
 use super::{Lock, Plan, Scene};
 use crate::committer::{MAX_BYTES, MAX_OPS, Mark};
 use crate::dialect::Dialect;
@@ -115,6 +115,40 @@ pub fn chunk(
     let mut ops = vec![lease, fence, Op::set(path.as_str(), after.write(scene.dialect), version)];
     ops.extend(creates);
     (count, Plan { ops, mark: Mark::holds(path, scene.commit.as_str()), after })
+}
+
+/// Whether all of a batch is expanded: the version of the cursor that says so, or what it waits for.
+pub fn is_expanded(found: Option<(&Expansion, i32)>) -> Result<i32, String> {
+    match found {
+        Some((cursor, version)) if cursor.done => Ok(version),
+        Some((cursor, _)) => Err(format!("{} of {} rows are expanded", cursor.next, cursor.total)),
+        None => Err("its expansion has not begun".into()),
+    }
+}
+
+/// Why a batch takes no changes to its jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shut {
+    NoBatch,
+    Deleting,
+    Reporting(BatchState),
+}
+
+/// What an action on a job rests on that concerns its batch: the batch as it was found, if it takes changes to its jobs now.
+pub fn open_for(
+    action: &Action,
+    bid: Bid,
+    found: Option<(BatchState, i32)>,
+    deleting: bool,
+) -> Result<Option<Op>, Shut> {
+    match found {
+        // An orphan may go.
+        None if action.deletes() => Ok(None),
+        None => Err(Shut::NoBatch),
+        Some(_) if deleting => Err(Shut::Deleting),
+        Some((state, _)) if state.is_reporting() => Err(Shut::Reporting(state)),
+        Some((_, version)) => Ok(Some(Op::check(BatchNode::Status.of(bid), version))),
+    }
 }
 
 /// Ends the processing of a batch: its cursor, at this version, says that all of it is expanded.

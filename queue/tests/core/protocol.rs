@@ -20,15 +20,20 @@
 
 mod batches;
 mod explore;
+mod faults;
 mod jobs;
+mod people;
 mod rules;
+mod same;
+mod setup;
 mod tree_side;
 mod world;
 
 use ingest_queue::states::JobState;
 
 use self::explore::{Explored, Violation, explore};
-use self::world::{Broken, Setup, World};
+use self::setup::{Ask, Broken, Setup};
+use self::world::World;
 
 fn large() -> bool {
     std::env::var("INGESTD_PROTOCOL").is_ok_and(|value| value == "large")
@@ -48,9 +53,16 @@ fn run(setup: &Setup) -> Result<Explored, Violation> {
     )
 }
 
-fn holds(name: &str, setup: &Setup) {
+/// Everything holds, and all of this has happened somewhere on the way.
+fn holds(name: &str, setup: &Setup, seen: &[&str]) {
+    let begin = std::time::Instant::now();
     match run(setup) {
-        Ok(explored) => println!("{name}: {explored}"),
+        Ok(explored) => {
+            println!("{name}: {explored}, {} ms", begin.elapsed().as_millis());
+            for what in seen {
+                assert!(explored.seen.contains(what), "{name}: {what} is not explored");
+            }
+        }
         Err(violation) => panic!("{name}: {violation}"),
     }
 }
@@ -64,9 +76,15 @@ fn is_found_out(setup: &Setup, broken: Broken, by: &str) {
     }
 }
 
-/// A job that is taken, handed over, and taken again by others after crashes.
+/// Jobs that are taken, handed over, and taken again by others after crashes.
 fn owners() -> Setup {
-    Setup { nodes: size(2, 3), jobs: 1, from: JobState::Recording, faults: size(1, 3), ..Setup::default() }
+    Setup {
+        nodes: size(2, 3),
+        jobs: size(1, 2),
+        from: JobState::Recording,
+        faults: size(1, 1),
+        ..Setup::default()
+    }
 }
 
 /// Two jobs whose commits go together.
@@ -76,58 +94,81 @@ fn together() -> Setup {
 
 /// A person who requeues, deletes and takes locks away, beside the workers.
 fn person() -> Setup {
-    Setup { jobs: size(1, 2), from: JobState::Notify, faults: size(0, 1), asks: 2, ..Setup::default() }
+    let may = &[Ask::Requeue, Ask::Delete, Ask::Priority, Ask::Force];
+    Setup { jobs: size(1, 2), from: JobState::Notify, faults: size(1, 1), asks: 2, may, ..Setup::default() }
+}
+
+/// Jobs that wait for room, and a person who holds and releases them.
+fn held() -> Setup {
+    let may = &[Ask::Hold, Ask::Release, Ask::Delete];
+    let (from, until) = (JobState::Provisioning, JobState::Downloading);
+    Setup { jobs: 1, from, until, faults: 1, asks: 2, may, ..Setup::default() }
+}
+
+/// Jobs that are let in from pending, and a person who does something to them meanwhile.
+fn pending() -> Setup {
+    let may = &[Ask::Hold, Ask::Release, Ask::Priority];
+    let (from, until) = (JobState::Pending, JobState::Provisioning);
+    Setup { jobs: 1, from, until, faults: 1, asks: 1, may, ..Setup::default() }
 }
 
 /// The end of a batch: its jobs, its report, and a person who requeues meanwhile.
 fn end() -> Setup {
+    let may = &[Ask::Requeue, Ask::Delete];
     Setup {
-        nodes: size(2, 2),
-        jobs: size(1, 2),
+        jobs: 2,
         from: JobState::Notify,
         faults: size(0, 1),
         asks: 1,
+        may,
         batch: true,
+        coalesce: true,
         ..Setup::default()
     }
 }
 
-/// Rows that become jobs, by two nodes, while somebody else makes jobs, too.
-fn expansion() -> Setup {
-    Setup {
-        nodes: size(2, 3),
-        rows: size(3, 4),
-        faults: size(1, 2),
-        batch: true,
-        others: size(1, 2),
-        ..Setup::default()
-    }
+/// Rows that become jobs, by two nodes, while somebody else makes jobs, too; the jobs are worked on, and the batch ends.
+fn whole() -> Setup {
+    Setup { rows: 2, faults: 1, others: 1, batch: true, ..Setup::default() }
 }
 
 #[test]
 fn a_job_has_one_owner_and_comes_to_its_end() {
-    holds("owners", &owners());
+    let seen = ["taken by another before", "changed before it is taken", "found applied after all"];
+    holds("owners", &owners(), &seen);
 }
 
 #[test]
 fn commits_that_go_together_are_applied_or_refused_one_by_one() {
-    holds("together", &together());
+    holds("together", &together(), &["taken out, and the rest sent again", "found applied after all"]);
 }
 
 #[test]
 fn what_a_person_does_beside_the_workers_breaks_nothing() {
-    holds("person", &person());
+    let seen = ["a person is refused: busy", "a person is refused: changed", "changed before it is taken"];
+    holds("person", &person(), &seen);
+}
+
+#[test]
+fn what_a_person_holds_and_releases_is_in_one_state() {
+    holds("held", &held(), &["a person is refused: busy", "a person is refused: changed"]);
+}
+
+#[test]
+fn a_pending_job_is_let_in_once() {
+    holds("pending", &pending(), &["a person is refused: busy", "taken by another before"]);
 }
 
 #[test]
 fn a_batch_reports_once_all_its_jobs_have_ended() {
-    holds("end", &end());
-    holds("end, with a fault", &Setup { faults: 1, asks: 0, ..end() });
+    holds("end", &end(), &["a batch is not empty"]);
+    let setup = Setup { faults: 1, asks: 0, ..end() };
+    holds("end, with a fault", &setup, &["posted before", "found applied after all"]);
 }
 
 #[test]
-fn every_row_becomes_one_job() {
-    holds("expansion", &expansion());
+fn every_row_becomes_one_job_and_the_report_waits_for_all_of_them() {
+    holds("whole", &whole(), &["found applied after all"]);
 }
 
 #[test]
@@ -151,11 +192,32 @@ fn a_report_without_the_proof_that_nothing_is_left_is_found_out() {
 }
 
 #[test]
+fn a_batch_that_ends_before_it_is_expanded_is_found_out() {
+    is_found_out(&whole(), Broken::EndUnexpanded, "its expansion has not ended");
+}
+
+#[test]
 fn a_cursor_that_is_not_in_the_same_multi_is_found_out() {
-    is_found_out(&expansion(), Broken::CursorApart, "rows");
+    is_found_out(&whole(), Broken::CursorApart, "rows");
 }
 
 #[test]
 fn a_lost_answer_that_counts_as_refused_is_found_out() {
     is_found_out(&owners(), Broken::LostIsRefused, "cannot come to its end");
+}
+
+#[test]
+fn a_person_who_asks_neither_for_the_lock_nor_for_the_version_is_found_out() {
+    let setup = Setup { jobs: 1, faults: 0, asks: 1, ..person() };
+    is_found_out(&setup, Broken::ActUnlocked, "cannot come to its end");
+}
+
+#[test]
+fn a_requeue_while_the_batch_reports_is_found_out() {
+    is_found_out(&end(), Broken::ActWhileReporting, "a report is sent");
+}
+
+#[test]
+fn a_report_that_is_noted_as_sent_before_it_is_sent_is_found_out() {
+    is_found_out(&end(), Broken::SentFirst, "is noted as sent, and was not");
 }

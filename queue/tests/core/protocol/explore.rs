@@ -3,7 +3,7 @@
 //! What is kept of a state is a fingerprint; the way to one that is wrong is walked again from the beginning. When all are known, those
 //! that cannot come to an end without a fault are looked for, backwards from the ends.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 
@@ -13,6 +13,8 @@ pub(super) struct Step<S> {
     pub(super) name: String,
     /// Something breaks: it may happen, and nothing may rely on it.
     pub(super) fault: bool,
+    /// What happens in it that must not be missing from what is explored.
+    pub(super) seen: Option<&'static str>,
     pub(super) to: S,
 }
 
@@ -21,6 +23,8 @@ pub(super) struct Explored {
     states: usize,
     steps: usize,
     ends: usize,
+    /// What happened somewhere; see [`Step`].
+    pub(super) seen: BTreeSet<&'static str>,
 }
 
 impl fmt::Display for Explored {
@@ -63,7 +67,7 @@ pub(super) fn explore<S: Clone + Hash + fmt::Debug>(
     let mut leads_to: Vec<(u32, u32)> = Vec::new();
     let mut ends = Vec::new();
     let mut waiting = VecDeque::from([(0_u32, first.clone())]);
-    let (mut next, mut taken) = (Vec::new(), 0);
+    let (mut next, mut taken, mut seen) = (Vec::new(), 0, BTreeSet::new());
     while let Some((at, state)) = waiting.pop_front() {
         if let Err(why) = judge(&state) {
             return Err(violation(first, &steps, &from, at, why));
@@ -74,6 +78,7 @@ pub(super) fn explore<S: Clone + Hash + fmt::Debug>(
         steps(&state, &mut next);
         for (number, step) in next.drain(..).enumerate() {
             taken += 1;
+            seen.extend(step.seen);
             let fresh = u32::try_from(from.len()).unwrap();
             let to = *known.entry(seed.hash_one(&step.to)).or_insert(fresh);
             if to == fresh {
@@ -85,7 +90,7 @@ pub(super) fn explore<S: Clone + Hash + fmt::Debug>(
             }
         }
     }
-    let explored = Explored { states: from.len(), steps: taken, ends: ends.len() };
+    let explored = Explored { states: from.len(), steps: taken, ends: ends.len(), seen };
     match stuck(from.len(), leads_to, ends) {
         None => Ok(explored),
         Some(at) => {

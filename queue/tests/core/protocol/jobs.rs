@@ -1,18 +1,20 @@
-//! What nodes and people decide to do with jobs, from what they read or remember.
+//! What nodes decide to do with jobs, from what they read or remember.
 
-use bytes::Bytes;
-use ingest_queue::committer::Mark;
+use ingest_queue::committer::{Mark, Unit};
 use ingest_queue::dialect::Dialect;
-use ingest_queue::map::{BatchNode, JobNode, Priority};
+use ingest_queue::map::JobNode;
 use ingest_queue::nodes::Node as _;
 use ingest_queue::plan::Lock;
-use ingest_queue::plan::job::{self, Action, Change, Job};
-use ingest_queue::states::{BatchList, JobState, States, Who};
-use ingest_store::recipes::lock_table::{Claim, release_ops};
-use ingest_store::{Op, path};
+use ingest_queue::plan::claim::{self, Taker};
+use ingest_queue::plan::job::{self, Change, Job};
+use ingest_queue::states::{JobState, States, Who};
+use ingest_store::Op;
+use ingest_store::recipes::lock_table::release_ops;
 
 use super::explore::Step;
-use super::world::{Broken, Hand, Lease, Setup, Then, Unit, World, bid, scene};
+use super::same::Given;
+use super::setup::{Broken, Setup};
+use super::world::{Decided, Hand, Lease, Meant, Then, World, scene};
 
 impl World {
     /// Whatever can happen next.
@@ -25,9 +27,9 @@ impl World {
             if setup.batch {
                 self.decide_on_the_batch(setup, at, next);
             }
-            self.send_what_is_decided(setup, at, next);
             self.break_something(at, next);
         }
+        self.send_what_is_decided(setup, next);
         self.people(setup, next);
         self.make_other_jobs(next);
         self.end_orphans(next);
@@ -35,15 +37,13 @@ impl World {
 
     fn decide_on_jobs(&self, setup: &Setup, at: usize, next: &mut Vec<Step<World>>) {
         let node = &self.nodes[at];
-        if !self.is_free(at) {
+        if !node.is_free() {
             return;
         }
         for jid in self.jids() {
-            let Some(lease) = self.lease(jid) else { continue };
             let mine = node.leases.iter().any(|lease| lease.jid == jid);
-            if lease.job().state().is_working() && !self.is_locked(jid) && !mine {
-                self.decide(at, vec![take(at, &lease)], next);
-            }
+            let Some(lease) = self.lease(jid).filter(|_| !mine && !self.is_locked(jid)) else { continue };
+            self.decide_to_take(setup, at, &lease, next);
         }
         let mut successes = Vec::new();
         for lease in &node.leases {
@@ -55,11 +55,11 @@ impl World {
                 self.decide(at, vec![release_first(lease)], next);
                 continue;
             }
-            for unit in self.moves(setup, at, lease) {
-                if unit.name == "done" {
-                    successes.push(unit.clone());
+            for decided in self.moves(setup, lease) {
+                if decided.meant.name == "done" {
+                    successes.push(decided.clone());
                 }
-                self.decide(at, vec![unit], next);
+                self.decide(at, vec![decided], next);
             }
         }
         if setup.coalesce && successes.len() > 1 {
@@ -67,146 +67,80 @@ impl World {
         }
     }
 
-    /// Whether a node may decide on something: nothing else of its is under way, but for what dead workers have left.
-    pub(super) fn is_free(&self, at: usize) -> bool {
-        let node = &self.nodes[at];
-        let is_of_the_dead = |unit: &Unit| match &unit.then {
-            Then::Lease { instead_of: Some((jid, version)), .. } | Then::LetGo { jid, version } => {
-                !node.leases.iter().any(|lease| !lease.dead && lease.jid == *jid && lease.version == *version)
-            }
-            _ => false,
-        };
-        node.hands.len() < 2 && node.hands.iter().all(|hand| hand.units.iter().all(is_of_the_dead))
+    pub(super) fn decide(&self, at: usize, decided: Vec<Decided>, next: &mut Vec<Step<World>>) {
+        let hand = Hand::of(decided);
+        let mut to = self.clone();
+        let name = format!("node {at} decides: {}", hand.names());
+        to.nodes[at].hands.push(Given::new(hand));
+        next.push(Step { name, fault: false, seen: None, to });
     }
 
-    pub(super) fn decide(&self, at: usize, units: Vec<Unit>, next: &mut Vec<Step<World>>) {
-        let hand = Hand { units, repeated: false };
-        if self.nodes[at].hands.contains(&hand) {
+    /// A job that waits is taken; a pending one is also taken and moved on in one, or only moved on.
+    fn decide_to_take(&self, setup: &Setup, at: usize, read: &Lease, next: &mut Vec<Step<World>>) {
+        let job = read.job();
+        if !job.state().is_taken_from() || job.state() == setup.until {
             return;
         }
-        let mut to = self.clone();
-        let names: Vec<_> = hand.units.iter().map(|unit| unit.name).collect();
-        let name = format!("node {at} decides: {}", names.join(" + "));
-        to.nodes[at].hands.push(hand);
-        next.push(Step { name, fault: false, to });
+        let (jid, taker) = (job.jid, Taker::default());
+        let decided = |name, unit, then| Decided { unit, meant: Meant { name, owner: None, then } };
+        let leased = |lease| Then::Lease { instead_of: None, lease };
+        let taking = claim::job(&job, Vec::new(), &taker, &self.scene(&format!("take {jid}")));
+        let (version, status) = (read.version + 1, taking.claim.data.clone());
+        let lease = Lease { version, status, ..read.clone() };
+        self.decide(at, vec![decided("take", taking.unit(), leased(lease))], next);
+        if job.state() != JobState::Pending {
+            return;
+        }
+        let (to, by) = (JobState::Estimating, Who::Queue);
+        let scene = self.scene(&format!("admit {jid}"));
+        let taking = claim::admission(&job, to, by, &[], &taker, &scene).unwrap();
+        let lease = Lease::of(&taking.after);
+        self.decide(at, vec![decided("admit", taking.unit(), leased(lease))], next);
+        let scene = self.scene(&format!("let in {jid}"));
+        let plan = job::advance(&job, to, by, &Change::default(), Lock::Within, &[], &scene).unwrap();
+        self.decide(at, vec![decided("let in", plan.unit(), Then::Nothing)], next);
     }
 
     /// What can become of a job that a worker has: done and given back, done and handed over, failed.
-    fn moves(&self, setup: &Setup, at: usize, lease: &Lease) -> Vec<Unit> {
+    fn moves(&self, setup: &Setup, lease: &Lease) -> Vec<Decided> {
         let job = match (setup.broken, lease.released) {
             (Some(Broken::ReleaseFirst), true) => match self.job(lease.jid) {
                 // Its token is spent: it commits at what it reads now.
-                Some(now) if now.state() == lease.job().state() => now,
+                Some(now) if now.state() == lease.status().status => now,
                 _ => return Vec::new(),
             },
             _ => lease.job(),
         };
         let Some(to) = job.state().success(Dialect::Design) else { return Vec::new() };
         let mut moves = vec![("done", to, Lock::GiveBack), ("failed", JobState::Failed, Lock::GiveBack)];
-        if to.is_working() && !lease.released {
+        if to.is_working() && to != setup.until && !lease.released {
             moves.push(("done and handed over", to, Lock::Keep));
         }
-        let unit = |(name, to, lock)| moved(setup, at, name, lease, &job, to, lock);
-        moves.into_iter().map(unit).collect()
+        let decided = |(name, to, lock)| self.moved(setup, name, lease, &job, to, lock);
+        moves.into_iter().filter_map(decided).collect()
     }
 
-    /// A person decides from what is there now; it is sent later.
-    fn people(&self, setup: &Setup, next: &mut Vec<Step<World>>) {
-        if let Some(hand) = &self.person {
-            self.send_of_a_person(setup, hand, next);
-            return;
-        }
-        if self.asks == 0 {
-            return;
-        }
-        let batch = self.batch();
-        for jid in self.jids() {
-            let Some(job) = self.job(jid) else { continue };
-            let mut units = Vec::new();
-            let open = Op::check(BatchNode::Status.of(bid()), batch.version);
-            if job.state() == JobState::Failed && !batch.state().is_reporting() {
-                units.push(self.asked(
-                    &job,
-                    "requeue",
-                    &Action::Requeue(Some(setup.from)),
-                    Lock::Within,
-                    std::slice::from_ref(&open),
-                ));
-                units.push(self.asked(&job, "delete", &Action::Delete, Lock::Within, &[open]));
-            }
-            if job.state().is_working() && self.is_locked(jid) {
-                let action = Action::SetPriority(Priority::DEFAULT);
-                units.push(self.asked(&job, "take away", &action, Lock::TakeAway, &[]));
-            }
-            for unit in units {
-                let mut to = self.clone();
-                to.asks -= 1;
-                let name = format!("a person decides: {} {jid}", unit.name);
-                to.person = Some(Hand { units: vec![unit], repeated: false });
-                next.push(Step { name, fault: false, to });
-            }
-        }
-    }
-
-    fn asked(&self, job: &Job, name: &'static str, action: &Action, lock: Lock, checks: &[Op]) -> Unit {
-        let scene = scene(format!("{name} {} {}", job.jid, job.version));
-        let (ops, mark) = if action.deletes() {
-            let dir = ingest_queue::map::job(job.jid);
-            let below: Vec<_> = self.tree.children(&dir).map(|name| path::join(&dir, name)).collect();
-            let plan = job::delete(
-                job,
-                &below,
-                lock,
-                Some((BatchList::Deleted, bytes::Bytes::new())),
-                checks,
-                &[],
-                &scene,
-            );
-            (plan.ops, plan.mark)
-        } else {
-            let plan = job::act(job, action, "", lock, checks, &scene).unwrap();
-            (plan.ops, plan.mark)
+    /// `None`: no table has that move.
+    fn moved(
+        &self,
+        setup: &Setup,
+        name: &'static str,
+        lease: &Lease,
+        job: &Job,
+        to: JobState,
+        lock: Lock,
+    ) -> Option<Decided> {
+        let scene = self.scene(&format!("{name} {}", job.jid));
+        let by = if job.state() == JobState::Pending { Who::Queue } else { Who::Worker };
+        let plan = job::advance(job, to, by, &Change::default(), lock, &[], &scene).ok()?;
+        let (jid, version) = (lease.jid, lease.version);
+        let then = match lock {
+            Lock::Keep => Then::Lease { instead_of: Some((jid, version)), lease: Lease::of(&plan.after) },
+            _ => Then::LetGo { jid, version },
         };
-        Unit { name, ops, mark, owner: None, then: Then::Nothing }
+        let unit = Unit::new(broken(setup, plan.ops, lease), plan.mark);
+        Some(Decided { unit, meant: Meant { name, owner: Some((jid, lease.status().attempt)), then } })
     }
-}
-
-fn take(at: usize, read: &Lease) -> Unit {
-    let (job, commit) = (read.job(), format!("take {at} {} {}", read.jid, read.version));
-    let scene = scene(commit);
-    let status = job::acquired(&job.status, scene.now);
-    let claim = Claim {
-        lock: JobNode::Lock.of(read.jid),
-        owner: Bytes::from(scene.commit.clone()),
-        fence: JobNode::Status.of(read.jid),
-        version: read.version,
-        data: status.write(scene.dialect),
-        more: Vec::new(),
-        holder: String::new(),
-    };
-    let lease = Lease { version: read.version + 1, status: claim.data.clone(), ..read.clone() };
-    let mark = Mark::holds(claim.lock.as_str(), scene.commit);
-    Unit { name: "take", ops: claim.ops(), mark, owner: None, then: Then::Lease { instead_of: None, lease } }
-}
-
-fn moved(
-    setup: &Setup,
-    at: usize,
-    name: &'static str,
-    lease: &Lease,
-    job: &Job,
-    to: JobState,
-    lock: Lock,
-) -> Unit {
-    let scene = scene(format!("{name} {at} {} {}", job.jid, job.version));
-    let plan = job::advance(job, to, Who::Worker, &Change::default(), lock, &[], &scene).unwrap();
-    let (jid, version) = (lease.jid, lease.version);
-    let then = match lock {
-        Lock::Keep => Then::Lease { instead_of: Some((jid, version)), lease: Lease::of(&plan.after) },
-        _ => Then::LetGo { jid, version },
-    };
-    let ops = broken(setup, plan.ops, lease);
-    Unit { name, ops, mark: plan.mark, owner: Some((jid, lease.attempt())), then }
 }
 
 /// The operations without the rule that is broken.
@@ -229,19 +163,21 @@ fn broken(setup: &Setup, ops: Vec<Op>, lease: &Lease) -> Vec<Op> {
 }
 
 /// Gives a job back without a transition: because its worker has died, or properly.
-pub(super) fn give_back(lease: &Lease, dead: bool) -> Unit {
-    let (job, lock) = (lease.job(), JobNode::Lock.of(lease.jid));
-    let status = if dead { job.status } else { job::given_back(&job.status, None, scene(String::new()).now) };
+pub(super) fn give_back(lease: &Lease, dead: bool) -> Decided {
+    let (status, lock) = (lease.status(), JobNode::Lock.of(lease.jid));
+    let owner = Some((lease.jid, status.attempt));
+    let status = if dead { status } else { job::given_back(&status, None, scene(String::new()).now) };
     let data = status.write(Dialect::Design);
     let ops = release_ops(&lock, &JobNode::Status.of(lease.jid), lease.version, data);
     let then = Then::LetGo { jid: lease.jid, version: lease.version };
-    Unit { name: "give back", ops, mark: Mark::Gone(lock), owner: Some((lease.jid, lease.attempt())), then }
+    Decided { unit: Unit::new(ops, Mark::Gone(lock)), meant: Meant { name: "give back", owner, then } }
 }
 
 /// The rule that is broken: first the lock, then the commit.
-fn release_first(lease: &Lease) -> Unit {
-    let unit = give_back(lease, true);
+fn release_first(lease: &Lease) -> Decided {
+    let mut decided = give_back(lease, true);
     let after = Lease { version: lease.version + 1, released: true, ..lease.clone() };
     let then = Then::Lease { instead_of: Some((lease.jid, lease.version)), lease: after };
-    Unit { name: "release first", then, ..unit }
+    decided.meant = Meant { name: "release first", then, ..decided.meant };
+    decided
 }

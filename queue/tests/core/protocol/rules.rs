@@ -1,10 +1,12 @@
 //! What holds in every state, and when everything has come to its end. Written from the design, and not from the code.
 
 use ingest_queue::ids::Jid;
-use ingest_queue::map::{self, BatchNode, JobNode, Priority, QueueRef};
+use ingest_queue::map::{self, BatchNode, QueueRef};
 use ingest_queue::states::{BatchList, BatchState, JobState};
 
-use super::world::{Setup, World, bid};
+use super::people::is_far_enough;
+use super::setup::Setup;
+use super::world::{World, bid};
 
 impl World {
     pub(super) fn judge(&self, setup: &Setup) -> Result<(), String> {
@@ -15,10 +17,10 @@ impl World {
         for jid in self.jids() {
             let Some(job) = self.job(jid) else { continue };
             jobs += 1;
-            let wanted = QueueRef::new(job.state(), Priority::DEFAULT, jid).path();
+            let wanted = QueueRef::new(job.state(), job.priority, jid).path();
             let queues = self.queues_of(jid);
             if queues != [wanted.as_str()] {
-                return Err(format!("{jid} is {} and in {queues:?}", job.state()));
+                return Err(format!("{jid} is {} with {} and in {queues:?}", job.state(), job.priority));
             }
             let lists = self.lists_of(jid);
             let wanted = match job.state() {
@@ -38,6 +40,18 @@ impl World {
                 expansion.next
             ));
         }
+        self.judge_what_was_sent()
+    }
+
+    /// What the tree says of reports is so.
+    fn judge_what_was_sent(&self) -> Result<(), String> {
+        let last = self.last_report().unwrap_or(0);
+        let noted = self.outgoing(last + 1).is_some_and(|outgoing| outgoing.sent.is_some());
+        for number in (1..=last).chain(noted.then_some(last + 1)) {
+            if !self.mails.iter().any(|mail| mail.number == number) {
+                return Err(format!("report {number} is noted as sent, and was not"));
+            }
+        }
         Ok(())
     }
 
@@ -52,17 +66,19 @@ impl World {
         BatchList::ALL.into_iter().filter(has).collect()
     }
 
-    /// All jobs and the batch have ended, and nothing is locked; with rows, all of them are jobs.
+    /// All rows are jobs, all jobs and the batch have ended, or wait for a person, and nothing is locked.
     pub(super) fn has_come_to_its_end(&self, setup: &Setup) -> bool {
-        let locked = self.jids().into_iter().any(|jid| self.tree.get(&JobNode::Lock.of(jid)).is_some());
-        if locked || self.tree.get(&BatchNode::Lock.of(bid())).is_some() {
+        if self.jids().into_iter().any(|jid| self.is_locked(jid))
+            || self.tree.get(&BatchNode::Lock.of(bid())).is_some()
+            || !self.expansion().0.done
+        {
             return false;
         }
-        if setup.rows > 0 {
-            return self.expansion().0.done;
-        }
-        let jobs = self.list(BatchList::Processing).is_empty();
+        let states: Vec<JobState> =
+            self.jids().into_iter().filter_map(|jid| Some(self.job(jid)?.state())).collect();
         let told = matches!(self.batch().state(), BatchState::Completed | BatchState::Failed);
-        jobs && (!setup.batch || (told && !self.mails.is_empty()))
+        let waits = states.contains(&JobState::Held);
+        let batch = !setup.batch || waits || (told && !self.mails.is_empty());
+        batch && states.into_iter().all(|state| is_far_enough(setup, state))
     }
 }

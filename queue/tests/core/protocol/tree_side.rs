@@ -1,20 +1,27 @@
-//! What happens to what was decided: it is sent, applied or refused, and its answer may get lost. And what breaks.
+//! What happens to what was decided: it is sent, applied or refused, and its answer may get lost.
 
-use bytes::Bytes;
-use ingest_queue::committer::{Mark, Verdict};
-use ingest_queue::dialect::Dialect;
+use ingest_queue::committer::{Heard, Mark, Verdict};
 use ingest_queue::ids::Jid;
-use ingest_queue::map::{self, JobNode};
-use ingest_queue::nodes::{BatchStatus, Expansion, History, JobStatus, Node as _};
-use ingest_store::{Kind, Op, path};
+use ingest_queue::map::JobNode;
+use ingest_queue::nodes::{JobStatus, Node as _};
+use ingest_store::{Error, Kind};
 
 use super::explore::Step;
-use super::jobs::give_back;
-use super::world::{Broken, Hand, Setup, Shared, Then, Unit, World};
+use super::same::{Given, Shared};
+use super::setup::{Broken, Setup};
+use super::world::{BatchWork, Hand, Lease, Meant, Node, Stage, Then, World};
 use crate::model::Tree;
 
 /// A session that nothing ends.
 const PERSON: i64 = 1;
+
+/// Who has decided something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum From {
+    /// A node, and which of its hands.
+    Node(usize, usize),
+    Person,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Loss {
@@ -22,124 +29,153 @@ enum Loss {
     Answer,
 }
 
+/// What became of a plan.
+type Answer = Result<(), Kind>;
+
 impl World {
-    pub(super) fn send_what_is_decided(&self, setup: &Setup, at: usize, next: &mut Vec<Step<World>>) {
-        let node = &self.nodes[at];
-        for (number, hand) in node.hands.iter().enumerate() {
-            let what = hand.units.iter().map(|unit| unit.name).collect::<Vec<_>>().join(" + ");
+    pub(super) fn send_what_is_decided(&self, setup: &Setup, next: &mut Vec<Step<World>>) {
+        for at in 0..self.nodes.len() {
+            for number in 0..self.nodes[at].hands.len() {
+                self.send(setup, From::Node(at, number), next);
+            }
+        }
+        if self.person.is_some() {
+            self.send(setup, From::Person, next);
+        }
+    }
+
+    fn hand(&self, from: From) -> (&Given, i64) {
+        match from {
+            From::Node(at, number) => (&self.nodes[at].hands[number], self.nodes[at].session),
+            From::Person => (self.person.as_ref().unwrap(), PERSON),
+        }
+    }
+
+    fn put_hand(&mut self, from: From, hand: Option<Hand>) {
+        let hand = hand.map(Given::new);
+        match (from, hand) {
+            (From::Person, hand) => self.person = hand,
+            (From::Node(at, number), Some(hand)) => self.nodes[at].hands[number] = hand,
+            (From::Node(at, number), None) => {
+                self.nodes[at].hands.remove(number);
+            }
+        }
+    }
+
+    /// One multi is sent; it may get lost, or its answer may.
+    fn send(&self, setup: &Setup, from: From, next: &mut Vec<Step<World>>) {
+        let (given, session) = self.hand(from);
+        let who = match from {
+            From::Node(at, _) => format!("node {at} sends: {}", given.names()),
+            From::Person => format!("a person's {} is sent", given.names()),
+        };
+        next.push(self.heard_of(setup, from, given, session, &who));
+        if self.faults == 0 || given.sending.is_in_doubt() {
+            return;
+        }
+        for loss in [Loss::Request, Loss::Answer] {
             let mut to = self.clone();
-            to.nodes[at].hands.remove(number);
-            let answers = to.apply(setup, node.session, hand);
-            for (unit, answer) in hand.units.iter().zip(answers) {
-                to.remember(at, unit, answer);
-            }
-            next.push(Step { name: format!("node {at} sends: {what}"), fault: false, to: to.tidied() });
-            if self.faults == 0 || hand.repeated {
-                continue;
-            }
-            for loss in [Loss::Request, Loss::Answer] {
-                let mut to = self.clone();
-                to.faults -= 1;
-                if loss == Loss::Answer {
-                    let _ = to.apply_once(node.session, &hand.units.iter().collect::<Vec<_>>());
+            to.faults -= 1;
+            let mut tree = Tree::clone(&self.tree);
+            if loss == Loss::Answer {
+                // Whether it was applied nobody hears.
+                if let Ok(after) = to.multi(given, session) {
+                    tree = after;
                 }
-                to.nodes[at].hands[number].repeated = true;
-                let name = format!("node {at} sends: {what}; the {loss:?} gets lost");
-                next.push(Step { name, fault: true, to: to.tidied() });
             }
+            let mut hand = Hand::clone(given);
+            let heard = hand.sending.heard(&Error::new(Kind::ConnectionLoss, "lost"), false);
+            assert_eq!(heard, Heard::Again);
+            to.put_hand(from, Some(hand));
+            let name = format!("{who}; the {loss:?} gets lost");
+            next.push(Step { name, fault: true, seen: None, to: to.tidied(tree) });
         }
     }
 
-    pub(super) fn send_of_a_person(&self, setup: &Setup, hand: &Hand, next: &mut Vec<Step<World>>) {
+    /// The answer is heard: as the committer hears it.
+    fn heard_of(&self, setup: &Setup, from: From, given: &Given, session: i64, who: &str) -> Step<World> {
         let mut to = self.clone();
-        to.person = None;
-        let answers = to.apply(setup, PERSON, hand);
-        let name = format!("a person's {} is sent: {answers:?}", hand.units[0].name);
-        next.push(Step { name, fault: false, to: to.tidied() });
-    }
-
-    /// Sends units together, as the committer does: one that makes the multi fail is taken out, and the rest sent again;
-    /// after a lost answer the marks tell what became of the first try.
-    fn apply(&mut self, setup: &Setup, session: i64, hand: &Hand) -> Vec<Result<(), Kind>> {
-        let mut answers = vec![Ok(()); hand.units.len()];
-        let mut rest: Vec<usize> = (0..hand.units.len()).collect();
-        let mut repeated = hand.repeated && setup.broken != Some(Broken::LostIsRefused);
-        while !rest.is_empty() {
-            let units: Vec<&Unit> = rest.iter().map(|at| &hand.units[*at]).collect();
-            let Err((kind, failed)) = self.apply_once(session, &units) else { break };
-            if repeated && was_applied(&self.tree, units.iter().map(|unit| &unit.mark)) {
-                break;
+        let mut hand = Hand::clone(given);
+        let (mut tree, mut seen, mut answers) = (None, None, Vec::new());
+        match to.multi(given, session) {
+            Ok(after) => {
+                tree = Some(after);
+                answers.extend(hand.sending.rest().iter().map(|at| (*at, Ok(()))));
             }
-            repeated = false;
-            answers[rest.remove(failed)] = Err(kind);
-        }
-        answers
-    }
-
-    /// One multi: applied, or refused because of one of the units.
-    fn apply_once(&mut self, session: i64, units: &[&Unit]) -> Result<(), (Kind, usize)> {
-        let ops: Vec<Op> = units.iter().flat_map(|unit| unit.ops.iter().cloned()).collect();
-        let attempts: Vec<_> =
-            units.iter().map(|unit| unit.owner.map(|(jid, _)| attempt(&self.tree, jid))).collect();
-        let answer = self.tree.after(&ops, session);
-        if let Err(error) = answer {
-            let mut op = error.failed_op().unwrap();
-            let failed = units.iter().position(|unit| match op.checked_sub(unit.ops.len()) {
-                Some(later) => {
-                    op = later;
-                    false
+            Err(error) => match hand.sending.heard(&error, false) {
+                Heard::Doubt(_)
+                    if setup.broken != Some(Broken::LostIsRefused)
+                        && were_applied(&self.tree, hand.sending.marks(&hand.units)) =>
+                {
+                    seen = Some("found applied after all");
+                    answers.extend(hand.sending.rest().iter().map(|at| (*at, Ok(()))));
                 }
-                None => true,
-            });
-            return Err((error.kind(), failed.unwrap()));
+                Heard::Doubt(op) | Heard::Refused(op) => {
+                    let (out, _) = hand.sending.take_out(&hand.units, op);
+                    seen = seen_in(from, &hand.meant[out], op, error.kind());
+                    if !hand.sending.rest().is_empty() {
+                        seen = Some("taken out, and the rest sent again");
+                    }
+                    answers.push((out, Err(error.kind())));
+                }
+                heard => panic!("{heard:?} after {error}"),
+            },
         }
-        self.tree = Shared::new(answer.unwrap().0);
-        for (unit, attempt) in units.iter().zip(attempts) {
-            if let Some((jid, mine)) = unit.owner
-                && attempt != Some(Some(mine))
-            {
-                self.wrong =
-                    Some(format!("{jid} is another's, and `{}` of its attempt {mine} is applied", unit.name));
+        let over = hand.sending.rest().is_empty() || answers.iter().any(|(_, answer)| answer.is_ok());
+        let meant = hand.meant.clone();
+        to.put_hand(from, (!over).then_some(hand));
+        // What a node learns it reads from the tree as it is then.
+        let tree = tree.unwrap_or_else(|| Tree::clone(&self.tree));
+        to.tree = Shared::new(tree.clone());
+        if let From::Node(at, _) = from {
+            for (place, answer) in &answers {
+                to.remember(at, &meant[*place], *answer);
             }
         }
-        Ok(())
+        let heard: Vec<_> = answers.iter().map(|(_, answer)| *answer).collect();
+        Step { name: format!("{who}: {heard:?}"), fault: false, seen, to: to.tidied(tree) }
+    }
+
+    /// One multi: the tree after it, or the refusal. Notes if somebody has committed who may not.
+    fn multi(&mut self, hand: &Hand, session: i64) -> Result<Tree, Error> {
+        let (after, _) = self.tree.after(&hand.sending.ops(&hand.units), session)?;
+        for meant in hand.sending.rest().iter().map(|at| &hand.meant[*at]) {
+            if let Some((jid, mine)) = meant.owner
+                && attempt(&self.tree, jid) != Some(mine)
+            {
+                let name = meant.name;
+                self.wrong =
+                    Some(format!("{jid} is another's, and `{name}` of its attempt {mine} is applied"));
+            }
+        }
+        Ok(after)
     }
 
     /// What a node knows after an answer.
-    fn remember(&mut self, at: usize, unit: &Unit, answer: Result<(), Kind>) {
-        let node = &mut self.nodes[at];
-        let mut let_go = |jid: Jid, version: i32| {
-            node.leases.retain(|lease| (lease.jid, lease.version) != (jid, version));
-        };
-        match (&unit.then, answer) {
+    fn remember(&mut self, at: usize, meant: &Meant, answer: Answer) {
+        match (&meant.then, answer) {
             (Then::Lease { instead_of, lease }, answer) => {
-                // Whose worker has died meanwhile is still to be released.
-                let dead = instead_of.is_some_and(|(jid, version)| {
-                    !node
-                        .leases
-                        .iter()
-                        .any(|lease| !lease.dead && (lease.jid, lease.version) == (jid, version))
-                });
-                if let Some((jid, version)) = instead_of {
-                    node.leases.retain(|lease| (lease.jid, lease.version) != (*jid, *version));
-                }
-                if answer.is_ok() {
-                    let mut lease = lease.clone();
-                    lease.dead = dead;
-                    node.leases.push(lease);
-                    node.leases.sort_by_key(|lease| (lease.jid, lease.version));
-                }
+                self.nodes[at].replace(*instead_of, answer.is_ok().then(|| lease.clone()));
             }
-            (Then::LetGo { jid, version }, _) => let_go(*jid, *version),
-            (Then::Batch(work), Ok(())) => node.batch.clone_from(work),
+            (Then::LetGo { jid, version }, _) => self.nodes[at].let_go(*jid, *version),
+            (Then::Batch(work), Ok(())) => self.nodes[at].batch.clone_from(work),
+            (Then::Posted(work), Ok(()) | Err(Kind::NodeExists)) => {
+                let number = work.report.as_ref().unwrap().number;
+                // What is there is the report; perhaps it was sent. If it is gone, so is the right to send it.
+                let sent = self.outgoing(number).map(|outgoing| outgoing.sent.is_some());
+                self.nodes[at].batch = sent.map(|sent| {
+                    let stage = if sent { Stage::Sent } else { Stage::Posted };
+                    BatchWork { stage, ..work.clone() }
+                });
+            }
             (Then::Batch(_), Err(Kind::NotEmpty)) => {
-                if let Some(work) = &mut node.batch {
+                if let Some(work) = &mut self.nodes[at].batch {
                     work.waits = true;
                 }
             }
             // Somebody else has made jobs meanwhile: it is planned again, at the next numbers.
-            (Then::Batch(_), Err(_)) if unit.name == "expand" && self.holds_the_batch(at) => {}
-            (Then::Batch(_), Err(_)) => self.nodes[at].batch = None,
+            (Then::Batch(_), Err(_)) if meant.name == "expand" && self.holds_the_batch(at) => {}
+            (Then::Batch(_) | Then::Posted(_), Err(_)) => self.nodes[at].batch = None,
             (Then::Nothing, _) => {}
         }
     }
@@ -147,126 +183,50 @@ impl World {
     fn holds_the_batch(&self, at: usize) -> bool {
         self.nodes[at].batch.as_ref().is_some_and(|work| work.version == self.batch().version)
     }
+}
 
-    /// A worker dies, a node crashes, a session expires, a job is given back.
-    pub(super) fn break_something(&self, at: usize, next: &mut Vec<Step<World>>) {
-        if self.faults == 0 {
-            return;
+impl Node {
+    fn let_go(&mut self, jid: Jid, version: i32) {
+        self.leases.retain(|lease| (lease.jid, lease.version) != (jid, version));
+    }
+
+    fn has_alive(&self, jid: Jid, version: i32) -> bool {
+        self.leases.iter().any(|lease| !lease.dead && (lease.jid, lease.version) == (jid, version))
+    }
+
+    fn replace(&mut self, before: Option<(Jid, i32)>, after: Option<Lease>) {
+        // Whose worker has died meanwhile is still to be released.
+        let dead = before.is_some_and(|(jid, version)| !self.has_alive(jid, version));
+        if let Some((jid, version)) = before {
+            self.let_go(jid, version);
         }
-        let mut broken = |name: String, change: &dyn Fn(&mut World)| {
-            let mut to = self.clone();
-            to.faults -= 1;
-            change(&mut to);
-            next.push(Step { name, fault: true, to: to.tidied() });
+        self.leases.extend(after.map(|lease| Lease { dead, ..lease }));
+        self.leases.sort_by_key(|lease| (lease.jid, lease.version));
+    }
+
+    /// Whether it may decide on something: nothing else of its is under way, but for what dead workers have left.
+    pub(super) fn is_free(&self) -> bool {
+        let is_of_the_dead = |meant: &Meant| match &meant.then {
+            Then::Lease { instead_of: Some((jid, version)), .. } | Then::LetGo { jid, version } => {
+                !self.has_alive(*jid, *version)
+            }
+            _ => false,
         };
-        let node = &self.nodes[at];
-        for (number, lease) in node.leases.iter().enumerate().filter(|(_, lease)| !lease.dead) {
-            broken(format!("the worker of {} on node {at} dies", lease.jid), &|to| {
-                to.nodes[at].leases[number].dead = true;
-            });
-            if self.is_free(at) && !lease.released {
-                broken(format!("node {at} decides: give back {}", lease.jid), &|to| {
-                    let units = vec![give_back(lease, false)];
-                    to.nodes[at].hands.push(Hand { units, repeated: false });
-                });
-            }
-        }
-        if node.leases.is_empty() && node.hands.is_empty() && node.batch.is_none() {
-            return;
-        }
-        broken(format!("node {at} crashes"), &|to| {
-            to.orphans.push(node.session);
-            let fresh = &mut to.nodes[at];
-            (fresh.leases, fresh.hands, fresh.batch) = (Vec::new(), Vec::new(), None);
-            fresh.session += 1;
-        });
-        // It has not noticed: what it works on it still believes to have.
-        broken(format!("the session of node {at} expires"), &|to| {
-            to.end_session(node.session);
-            to.nodes[at].hands.clear();
-            to.nodes[at].session += 1;
-        });
-    }
-
-    /// The server ends the sessions of nodes that are gone, at some time.
-    pub(super) fn end_orphans(&self, next: &mut Vec<Step<World>>) {
-        for (number, session) in self.orphans.iter().enumerate() {
-            let mut to = self.clone();
-            to.end_session(*session);
-            to.orphans.remove(number);
-            next.push(Step { name: format!("the session {session} ends"), fault: false, to: to.tidied() });
-        }
-    }
-
-    fn end_session(&mut self, session: i64) {
-        let mut tree = Tree::clone(&self.tree);
-        tree.end_session(session);
-        self.tree = Shared::new(tree);
-    }
-
-    /// Without what nothing can depend on, so that states which only differ in that are one.
-    pub(super) fn tidied(mut self) -> Self {
-        let hands = self.nodes.iter().flat_map(|node| &node.hands).chain(&self.person);
-        let awaited: Vec<String> = hands
-            .flat_map(|hand| &hand.units)
-            .filter_map(|unit| match &unit.mark {
-                Mark::Holds { text, .. } => Some(text.clone()),
-                Mark::Gone(_) => None,
-            })
-            .collect();
-        let mut tree = Tree::clone(&self.tree);
-        for (at, node) in tree.nodes_mut() {
-            if at != map::JOBS {
-                node.creates = 0;
-            }
-            match path::name(at) {
-                "history" => {
-                    node.data = without(&node.data, &awaited);
-                    node.version = 0;
-                }
-                "lock" if !awaited.iter().any(|text| text.as_bytes() == node.data) => {
-                    node.data = Bytes::new();
-                }
-                "status" if at.starts_with(map::BATCHES) => node.data = without_commits(&node.data, &awaited),
-                "expansion" => {
-                    let mut expansion = Expansion::read(&node.data).unwrap();
-                    if !awaited.contains(&expansion.commit) {
-                        expansion.commit.clear();
-                        node.data = expansion.write(Dialect::Design);
-                    }
-                }
-                _ => {}
-            }
-        }
-        self.tree = Shared::new(tree);
-        for node in &mut self.nodes {
-            for lease in &mut node.leases {
-                lease.history = lease.history.as_ref().map(|data| without(data, &awaited));
-            }
-            if let Some(work) = &mut node.batch {
-                work.status = without_commits(&work.status, &awaited);
-            }
-        }
-        self
+        self.hands.len() < 2 && self.hands.iter().all(|hand| hand.meant.iter().all(is_of_the_dead))
     }
 }
 
-fn without(history: &Bytes, awaited: &[String]) -> Bytes {
-    if *history == "[]" {
-        return history.clone();
+/// Refusals that must not be missing from what is explored.
+fn seen_in(from: From, meant: &Meant, op: usize, kind: Kind) -> Option<&'static str> {
+    match (from, kind) {
+        (From::Person, Kind::NodeExists) if op == 0 => Some("a person is refused: busy"),
+        (From::Person, _) => Some("a person is refused: changed"),
+        (From::Node(..), Kind::NodeExists) if meant.name == "take" => Some("taken by another before"),
+        (From::Node(..), Kind::BadVersion) if meant.name == "take" => Some("changed before it is taken"),
+        (From::Node(..), Kind::NotEmpty) => Some("a batch is not empty"),
+        (From::Node(..), Kind::NodeExists) if meant.name == "post the report" => Some("posted before"),
+        _ => None,
     }
-    let mut history = History::read(history).unwrap();
-    history.entries.retain(|entry| awaited.contains(&entry.commit));
-    history.write(Dialect::Design)
-}
-
-fn without_commits(status: &Bytes, awaited: &[String]) -> Bytes {
-    let mut read = BatchStatus::read(status).unwrap();
-    if read.commits.iter().all(|commit| awaited.contains(commit)) {
-        return status.clone();
-    }
-    read.commits.retain(|commit| awaited.contains(commit));
-    read.write(Dialect::Design)
 }
 
 fn attempt(tree: &Tree, jid: Jid) -> Option<u32> {
@@ -274,7 +234,7 @@ fn attempt(tree: &Tree, jid: Jid) -> Option<u32> {
     Some(JobStatus::read(&node.data).unwrap().attempt)
 }
 
-fn was_applied<'a>(tree: &Tree, marks: impl Iterator<Item = &'a Mark>) -> bool {
+fn were_applied<'a>(tree: &Tree, marks: impl Iterator<Item = &'a Mark>) -> bool {
     let mut verdict = Verdict::default();
     for mark in marks {
         let data = tree.get(mark.path()).map(|node| node.data.as_ref());

@@ -1,89 +1,32 @@
 //! What there is: the tree, the nodes and what they remember, and how much more may happen.
 
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
-
 use bytes::Bytes;
-use ingest_queue::committer::Mark;
+use ingest_queue::committer::{self, Mark, Sending};
 use ingest_queue::date::Date;
 use ingest_queue::dialect::Dialect;
 use ingest_queue::ids::{Bid, Jid};
 use ingest_queue::map::{self, BatchNode, JobNode, Priority};
-use ingest_queue::nodes::{BatchStatus, Expansion, History, JobStatus, Node as _};
+use ingest_queue::nodes::{BatchStatus, Expansion, History, JobStatus, Node as _, Number, Outgoing};
 use ingest_queue::plan::Scene;
 use ingest_queue::plan::batch::{self, Batch};
 use ingest_queue::plan::job::{self, Job, NewJob};
 use ingest_queue::states::{BatchState, JobState};
 use ingest_store::Op;
 
+use super::same::{Given, Shared};
+use super::setup::Setup;
 use crate::model::Tree;
 
 pub(super) const BID: u32 = 0;
 
-/// What is explored.
 #[derive(Debug, Clone)]
-pub(super) struct Setup {
-    pub(super) nodes: u8,
-    /// Jobs that are there from the beginning, in this state.
-    pub(super) jobs: u8,
-    pub(super) from: JobState,
-    /// Rows that have no job yet.
-    pub(super) rows: u8,
-    /// How many things may break.
-    pub(super) faults: u8,
-    /// What a person may do.
-    pub(super) asks: u8,
-    /// Jobs of other batches that somebody makes meanwhile.
-    pub(super) others: u8,
-    /// Whether somebody looks after the batch.
-    pub(super) batch: bool,
-    /// Whether commits of two jobs go together.
-    pub(super) coalesce: bool,
-    pub(super) broken: Option<Broken>,
-}
-
-impl Default for Setup {
-    fn default() -> Self {
-        Self {
-            nodes: 2,
-            jobs: 0,
-            from: JobState::Notify,
-            rows: 0,
-            faults: 1,
-            asks: 0,
-            others: 0,
-            batch: false,
-            coalesce: false,
-            broken: None,
-        }
-    }
-}
-
-/// A rule that is broken on purpose.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Broken {
-    /// The version of the lock fences instead of that of the status.
-    FenceByLock,
-    /// Nothing fences.
-    NoVersion,
-    /// The lock is given back before the commit and not with it.
-    ReleaseFirst,
-    /// The end of a batch is not proved.
-    NoProofOfTheEnd,
-    /// The cursor of an expansion moves after the jobs are made.
-    CursorApart,
-    /// What was refused the second time was not applied the first time, either.
-    LostIsRefused,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct World {
     pub(super) tree: Shared,
     pub(super) nodes: Vec<Node>,
     /// Sessions of nodes that crashed, which the server has not ended yet.
     pub(super) orphans: Vec<i64>,
-    /// What a person has asked for, decided and not sent yet.
-    pub(super) person: Option<Hand>,
+    /// What a person has asked for, decided and not answered yet.
+    pub(super) person: Option<Given>,
     /// How much more may break, be asked for, be made by others.
     pub(super) faults: u8,
     pub(super) asks: u8,
@@ -94,57 +37,22 @@ pub(super) struct World {
     pub(super) wrong: Option<String>,
 }
 
-/// A tree that many states have in common, and its fingerprint.
-#[derive(Debug, Clone)]
-pub(super) struct Shared {
-    tree: Arc<Tree>,
-    print: u64,
-}
-
-impl Shared {
-    pub(super) fn new(tree: Tree) -> Self {
-        let print = BuildHasherDefault::<DefaultHasher>::default().hash_one(&tree);
-        Self { tree: Arc::new(tree), print }
-    }
-}
-
-impl std::ops::Deref for Shared {
-    type Target = Tree;
-
-    fn deref(&self) -> &Tree {
-        &self.tree
-    }
-}
-
-impl PartialEq for Shared {
-    fn eq(&self, other: &Self) -> bool {
-        self.print == other.print
-    }
-}
-
-impl Eq for Shared {}
-
-impl Hash for Shared {
-    fn hash<H: Hasher>(&self, to: &mut H) {
-        self.print.hash(to);
-    }
-}
-
 /// A node, as far as it remembers.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone)]
 pub(super) struct Node {
     pub(super) session: i64,
     pub(super) leases: Vec<Lease>,
     pub(super) batch: Option<BatchWork>,
     /// What is decided and not answered yet.
-    pub(super) hands: Vec<Hand>,
+    pub(super) hands: Vec<Given>,
 }
 
 /// A job that a node works on, or thinks that it does.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Lease {
     pub(super) jid: Jid,
     pub(super) version: i32,
+    pub(super) priority: Priority,
     pub(super) status: Bytes,
     pub(super) history: Option<Bytes>,
     /// Its worker has died.
@@ -154,16 +62,27 @@ pub(super) struct Lease {
 }
 
 /// A batch that a node works on.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct BatchWork {
     pub(super) version: i32,
     pub(super) status: Bytes,
     pub(super) report: Option<Report>,
-    pub(super) mailed: bool,
+    /// Where the report has come to.
+    pub(super) stage: Stage,
     /// There is something left, so it does not end.
     pub(super) waits: bool,
     /// Rows that have jobs and are not counted: only where that rule is broken.
     pub(super) owed: u64,
+}
+
+/// Where a report has come to, as far as its node knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Stage {
+    /// In the outbox.
+    Posted,
+    Mailed,
+    /// The outbox says that it was sent.
+    Sent,
 }
 
 /// A report as it is drafted and sent.
@@ -175,27 +94,33 @@ pub(super) struct Report {
     pub(super) deleted: Vec<Jid>,
 }
 
-/// A multi that is decided, and is sent until it is answered.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+/// Plans that are decided, and are sent until they are answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Hand {
-    pub(super) units: Vec<Unit>,
-    /// An answer was lost.
-    pub(super) repeated: bool,
+    pub(super) units: Vec<committer::Unit>,
+    /// What they are, in the same order.
+    pub(super) meant: Vec<Meant>,
+    pub(super) sending: Sending,
 }
 
-/// The operations of one thing, and what they mean to whoever sent them.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Unit {
+/// A plan as it is decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Decided {
+    pub(super) unit: committer::Unit,
+    pub(super) meant: Meant,
+}
+
+/// What a plan means to whoever sends it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Meant {
     pub(super) name: &'static str,
-    pub(super) ops: Vec<Op>,
-    pub(super) mark: Mark,
     /// Whose right to the job this rests on: the attempt that it was taken with.
     pub(super) owner: Option<(Jid, u32)>,
     pub(super) then: Then,
 }
 
 /// What a node remembers once its operations are applied.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Then {
     /// It works on the job, as it is then.
     Lease {
@@ -208,6 +133,8 @@ pub(super) enum Then {
         version: i32,
     },
     Batch(Option<BatchWork>),
+    /// The report is in the outbox: by this, or already.
+    Posted(BatchWork),
     Nothing,
 }
 
@@ -215,8 +142,25 @@ pub(super) fn bid() -> Bid {
     Bid::new(BID)
 }
 
-pub(super) fn scene(commit: String) -> Scene {
-    Scene { dialect: Dialect::Design, now: Date::from_millis(0), node: "node".into(), commit }
+impl Hand {
+    pub(super) fn of(decided: Vec<Decided>) -> Self {
+        let sending = Sending::new(decided.len());
+        let (units, meant) = decided.into_iter().map(|decided| (decided.unit, decided.meant)).unzip();
+        Self { units, meant, sending }
+    }
+
+    pub(super) fn names(&self) -> String {
+        let left = self.sending.rest().iter().map(|at| self.meant[*at].name);
+        left.collect::<Vec<_>>().join(" + ")
+    }
+
+    /// The texts that it looks for in the tree if an answer gets lost.
+    pub(super) fn texts(&self) -> impl Iterator<Item = &str> {
+        self.units.iter().filter_map(|unit| match &unit.mark {
+            Mark::Holds { text, .. } if !text.is_empty() => Some(text.as_str()),
+            _ => None,
+        })
+    }
 }
 
 impl World {
@@ -246,6 +190,18 @@ impl World {
         }
     }
 
+    pub(super) fn hands(&self) -> impl Iterator<Item = &Given> {
+        self.nodes.iter().flat_map(|node| &node.hands).chain(&self.person)
+    }
+
+    /// The circumstances of a plan, whose commit has a name that is in nothing which is under way. Names of commits that nobody
+    /// looks for are forgotten (see `same`), so it is not in the tree, either.
+    pub(super) fn scene(&self, what: &str) -> Scene {
+        let name = |number: usize| format!("<{what} {number}>");
+        let is_free = |name: &String| !self.hands().any(|hand| hand.names_a_commit(name));
+        scene((0..10).map(name).find(is_free).unwrap())
+    }
+
     pub(super) fn jids(&self) -> Vec<Jid> {
         self.tree.children(map::JOBS).filter_map(|name| name.parse().ok()).collect()
     }
@@ -260,9 +216,11 @@ impl World {
     pub(super) fn lease(&self, jid: Jid) -> Option<Lease> {
         let status = self.tree.get(&JobNode::Status.of(jid))?;
         let history = self.tree.get(&JobNode::History.of(jid)).map(|node| node.data.clone());
+        let Number(priority) = Number::read(&self.tree.get(&JobNode::Priority.of(jid))?.data).unwrap();
         Some(Lease {
             jid,
             version: status.version,
+            priority: Priority::new(priority).unwrap(),
             status: status.data.clone(),
             history,
             dead: false,
@@ -284,6 +242,16 @@ impl World {
         let node = self.tree.get(&BatchNode::Expansion.of(bid())).unwrap();
         (Expansion::read(&node.data).unwrap(), node.version)
     }
+
+    /// A report in the outbox.
+    pub(super) fn outgoing(&self, number: u32) -> Option<Outgoing> {
+        self.tree.get(&map::outbox(bid(), number)).map(|node| Outgoing::read(&node.data).unwrap())
+    }
+
+    /// The number of the last report.
+    pub(super) fn last_report(&self) -> Option<u32> {
+        self.tree.get(&BatchNode::StatusReport.of(bid())).map(|node| u32::from(node.data[0]))
+    }
 }
 
 impl Lease {
@@ -291,7 +259,7 @@ impl Lease {
         Job {
             jid: self.jid,
             bid: bid(),
-            priority: Priority::DEFAULT,
+            priority: self.priority,
             status: JobStatus::read(&self.status).unwrap(),
             version: self.version,
             history: self.history.as_ref().map(|data| History::read(data).unwrap()),
@@ -302,6 +270,7 @@ impl Lease {
         Self {
             jid: job.jid,
             version: job.version,
+            priority: job.priority,
             status: job.status.write(Dialect::Design),
             history: job.history.as_ref().map(|history| history.write(Dialect::Design)),
             dead: false,
@@ -309,8 +278,8 @@ impl Lease {
         }
     }
 
-    pub(super) fn attempt(&self) -> u32 {
-        self.job().status.attempt
+    pub(super) fn status(&self) -> JobStatus {
+        JobStatus::read(&self.status).unwrap()
     }
 }
 
@@ -320,9 +289,18 @@ impl BatchWork {
     }
 
     pub(super) fn of(batch: &Batch) -> Self {
-        let status = batch.status.write(Dialect::Design);
-        Self { version: batch.version, status, report: None, mailed: false, waits: false, owed: 0 }
+        let (version, status) = (batch.version, batch.status.write(Dialect::Design));
+        Self { version, status, report: None, stage: Stage::Posted, waits: false, owed: 0 }
     }
+
+    /// Its right to the batch, as the check that it holds.
+    pub(super) fn check(&self) -> Op {
+        Op::check(BatchNode::Status.of(bid()), self.version)
+    }
+}
+
+pub(super) fn scene(commit: String) -> Scene {
+    Scene { dialect: Dialect::Design, now: Date::from_millis(0), node: "node".into(), commit }
 }
 
 /// What the tree begins with: a batch whose expansion has begun, and its first jobs.
@@ -341,13 +319,21 @@ fn first_ops(setup: &Setup) -> Vec<Op> {
     for number in 0..setup.jobs {
         let jid = Jid::new(u32::from(number));
         ops.extend(job::create(jid, bid(), &NewJob::default(), &scene));
-        // As if it had come so far without anything to tell.
-        let status = JobStatus::new(setup.from, scene.now);
-        let pending = map::QueueRef::new(JobState::Pending, Priority::DEFAULT, jid);
-        let there = map::QueueRef::new(setup.from, Priority::DEFAULT, jid);
-        ops.push(Op::set(JobNode::Status.of(jid), status.write(scene.dialect), None));
-        ops.push(Op::delete(pending.path(), None));
-        ops.push(Op::create(there.path(), Bytes::new()));
+        ops.extend(come_so_far(jid, setup.from));
     }
     ops
+}
+
+/// A new job, as if it had come so far without anything to tell.
+pub(super) fn come_so_far(jid: Jid, to: JobState) -> Vec<Op> {
+    if to == JobState::Pending {
+        return Vec::new();
+    }
+    let there = |state| map::QueueRef::new(state, Priority::DEFAULT, jid).path();
+    let status = JobStatus::new(to, Date::from_millis(0));
+    vec![
+        Op::set(JobNode::Status.of(jid), status.write(Dialect::Design), None),
+        Op::delete(there(JobState::Pending), None),
+        Op::create(there(to), Bytes::new()),
+    ]
 }
