@@ -154,6 +154,17 @@ impl Queue {
         }
     }
 
+    /// Whether a request was done or refused, without what it brings; `None`: there is no result that can be read.
+    pub async fn request_end(&self, id: &str) -> Result<Option<RequestResult>> {
+        match self.find::<RequestResult>(RequestNode::Result.of(id)).await {
+            Err(error @ Error::Corrupt { .. }) => {
+                tracing::warn!(id, %error, "a result is left out");
+                Ok(None)
+            }
+            found => Ok(found?.map(|(result, _)| result)),
+        }
+    }
+
     /// The result, if there is one.
     pub async fn request_result(&self, id: &str) -> Result<Option<Answered>> {
         let path = RequestNode::Result.of(id);

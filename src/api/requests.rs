@@ -6,6 +6,7 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use ingest_actors::actions::{ACTIONS, Action, Order, Refused};
 use ingest_queue::queue::Queue;
 use ingest_queue::requests::{self, Answered, NewRequest};
@@ -15,6 +16,7 @@ use serde_json::Value;
 use utoipa::IntoParams;
 
 use super::app::App;
+use super::batches::Order as Which;
 use super::caller::Operator;
 use super::problem::{Answer, Kind, Refusal};
 use super::read::{Body, Params};
@@ -26,6 +28,8 @@ use super::wire::{
 /// How many requests an answer has, if nobody says.
 const PAGE: usize = 100;
 const MOST: usize = 1000;
+/// How many ends are read at a time.
+const AT_ONCE: usize = 32;
 /// When it is worth to ask again for a result, in seconds, if it was not waited for.
 const AGAIN: u64 = 1;
 /// How long somebody may want to wait for one, in seconds.
@@ -67,13 +71,16 @@ pub(crate) struct RequestParams {
     /// The `next` of the page before.
     #[param(pattern = "^[0-9]{1,18}$")]
     after: Option<String>,
+    /// `oldest` (the default) or `newest`: which come first.
+    #[param(inline)]
+    order: Option<Which>,
 }
 
 #[utoipa::path(get, path = "/api/v1/requests", tag = "requests", security(("token" = ["operator"])), params(RequestParams), responses(
     (status = 200, body = RequestPage),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
-/// Lists management requests, the oldest first
+/// Lists management requests in the order of their creation
 pub(crate) async fn list(
     State(app): State<App>,
     _: Operator,
@@ -91,15 +98,32 @@ pub(crate) async fn list(
     let wrong = || Refusal::field("after", "it is the `next` of the page before");
     let after: Option<i64> =
         params.after.as_deref().map(|after| place(after).ok_or_else(wrong)).transpose()?;
-    let lines = app.queue().await?.requests().await?;
-    let fits = |line: &&requests::RequestLine| {
-        params.state.as_deref().is_none_or(|state| line.state() == state)
-            && after.is_none_or(|after| line.order > after)
+    let queue = app.queue().await?;
+    let mut lines = queue.requests().await?;
+    let newest_first = params.order == Some(Which::Newest);
+    if newest_first {
+        lines.reverse();
+    }
+    let fits = |line: &requests::RequestLine| {
+        let behind = |after: i64| if newest_first { line.order < after } else { line.order > after };
+        params.state.as_deref().is_none_or(|state| line.state() == state) && after.is_none_or(behind)
     };
-    let found: Vec<_> = lines.iter().filter(fits).take(limit + 1).collect();
+    let mut found: Vec<_> = lines.into_iter().filter(fits).take(limit + 1).collect();
     let next =
         (found.len() > limit).then(|| found.get(limit - 1).map(|line| line.order.to_string())).flatten();
-    Ok(Json(RequestPage { requests: found.into_iter().take(limit).map(shown).collect(), next }))
+    found.truncate(limit);
+    let lines = stream::iter(found).map(|line| with_end(&queue, line)).buffered(AT_ONCE);
+    Ok(Json(RequestPage { requests: lines.try_collect().await?, next }))
+}
+
+/// A request, and whether it was done or refused.
+async fn with_end(queue: &Queue, line: requests::RequestLine) -> Answer<RequestLine> {
+    let end = if line.request.done { queue.request_end(&line.id).await? } else { None };
+    Ok(RequestLine {
+        ok: end.as_ref().map(|end| end.ok),
+        problem: end.and_then(|end| end.problem).as_ref().map(problem),
+        ..shown(&line)
+    })
 }
 
 /// A place in the order of creation, as a page says it.
@@ -123,6 +147,8 @@ pub(crate) fn shown(line: &requests::RequestLine) -> RequestLine {
         taken_at: request.taken_at,
         progress: request.progress,
         waited_for: line.waited_for,
+        ok: None,
+        problem: None,
     }
 }
 
@@ -181,7 +207,8 @@ pub(crate) async fn show(
     Path(id): Path<String>,
 ) -> Answer<Json<RequestLine>> {
     let id = requests::id_of(&id)?;
-    Ok(Json(shown(&app.queue().await?.request(&id).await?)))
+    let queue = app.queue().await?;
+    with_end(&queue, queue.request(&id).await?).await.map(Json)
 }
 
 /// How long to wait.

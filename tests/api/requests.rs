@@ -89,6 +89,40 @@ async fn a_request_that_is_wrong_or_refused_says_what_the_route_would_say() {
 }
 
 #[tokio::test]
+async fn requests_come_in_pages_from_either_end_and_say_how_they_ended() {
+    let node = TestNode::start().await;
+    let mut ids = Vec::new();
+    for jid in 97..=99 {
+        let body = json!({"action": "job.hold", "params": {"jid": format!("jid00000000{jid}")}});
+        let put = node.post("/api/v1/requests", body).await.is(202).json;
+        ids.push(put["id"].as_str().unwrap().to_owned());
+    }
+    let body = json!({"action": "queue.release", "params": {"queue": "ingest"}});
+    ids.push(node.post("/api/v1/requests", body).await.is(202).json["id"].as_str().unwrap().to_owned());
+    for id in &ids {
+        result(&node, id).await;
+    }
+    for order in ["oldest", "newest"] {
+        let (mut found, mut after) = (Vec::new(), String::new());
+        loop {
+            let page = node.get(&format!("/api/v1/requests?limit=3&order={order}{after}")).await.is(200).json;
+            for line in page["requests"].as_array().unwrap() {
+                let is_done = line["action"] == "queue.release";
+                assert_eq!(line["ok"], is_done, "{line}");
+                let why = line["problem"]["type"].as_str();
+                assert_eq!(why, (!is_done).then_some("urn:ingestd:problem:not-found"), "{line}");
+                found.push(line["id"].as_str().unwrap().to_owned());
+            }
+            let Some(next) = page["next"].as_str() else { break };
+            after = format!("&after={next}");
+        }
+        assert_eq!(found, ids, "{order}");
+        ids.reverse();
+    }
+    node.get("/api/v1/requests?order=best").await.problem(400, "invalid", "");
+}
+
+#[tokio::test]
 async fn settings_of_the_cluster_are_judged_applied_and_shown() {
     let node = TestNode::start().await;
     let sender = &node;

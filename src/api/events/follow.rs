@@ -31,6 +31,7 @@ struct Watches {
     nodes: TreeWatch,
     access: TreeWatch,
     alerts: TreeWatch,
+    requests: TreeWatch,
 }
 
 impl Watches {
@@ -44,6 +45,7 @@ impl Watches {
             nodes: session.watch_tree(map::NODES).await?,
             access: session.watch_tree(map::ACCESS).await?,
             alerts: session.watch_tree(map::ALERTS).await?,
+            requests: session.watch_tree(map::RequestNode::Request.dir()).await?,
         })
     }
 
@@ -56,6 +58,7 @@ impl Watches {
             event = self.nodes.next() => (About::Nodes, event),
             event = self.access.next() => (About::Access, event),
             event = self.alerts.next() => (About::Alerts, event),
+            event = self.requests.next() => (About::Requests, event),
         }
     }
 }
@@ -68,6 +71,7 @@ enum About {
     Nodes,
     Access,
     Alerts,
+    Requests,
 }
 
 /// Follows one session after the other, until it is stopped.
@@ -140,6 +144,7 @@ fn gather(gathered: &mut Gathered, about: About, event: &TreeEvent) {
         About::Holds => gathered.holds = true,
         About::Nodes => gathered.nodes = true,
         About::Access => gathered.access = true,
+        About::Requests => gathered.requests = true,
         // They are told when they come; that they go is nobody's business.
         About::Alerts => {}
     }
@@ -171,7 +176,9 @@ async fn tell(
     if let Some(changed) = now.batches() {
         hub.tell("batches", &Event::Batches(changed));
     }
-    for (name, changed) in [("holds", now.holds), ("nodes", now.nodes), ("access", now.access)] {
+    let others =
+        [("holds", now.holds), ("nodes", now.nodes), ("access", now.access), ("requests", now.requests)];
+    for (name, changed) in others {
         if changed {
             hub.tell(name, &Event::Nothing {});
         }

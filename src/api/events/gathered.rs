@@ -24,6 +24,7 @@ pub(super) struct Gathered {
     pub holds: bool,
     pub nodes: bool,
     pub access: bool,
+    pub requests: bool,
     pub node: bool,
     /// How many are in each state may be others now.
     pub counts: bool,

@@ -21,7 +21,7 @@ pub(crate) enum Event {
     Node(NodeChanged),
     Restart(Restart),
     Alert(Alert),
-    /// Of `holds`, `nodes` and `access`: read them again.
+    /// Of `holds`, `nodes`, `access` and `requests`: read them again.
     Nothing {},
 }
 

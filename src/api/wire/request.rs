@@ -88,6 +88,12 @@ pub(crate) struct RequestLine {
     pub progress: String,
     /// Somebody waits for the result.
     pub waited_for: bool,
+    /// Of one that is done: false if it was refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ok: Option<bool>,
+    /// Why it was refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<Problem>,
 }
 
 /// What a request came to.
