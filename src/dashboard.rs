@@ -80,6 +80,7 @@ const FILES: &[File] = &[
     file!("js/pages/pipeline.js"),
     file!("js/pages/requests.js"),
     file!("js/pages/restarts.js"),
+    file!("js/pages/settings.js"),
     file!("js/pages/submit.js"),
     file!("js/pages/tree.js"),
     file!("js/refresh.js"),

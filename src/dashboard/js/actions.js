@@ -3,6 +3,7 @@
 import { h } from "./dom.js";
 import * as api from "./api.js";
 import { ask, choice, field, reasonField, tick } from "./dialogs.js";
+import { CLASSES, priority } from "./filters.js";
 import { plural } from "./format.js";
 import { told } from "./notices.js";
 import { restarts } from "./states.js";
@@ -55,20 +56,20 @@ export function jobActions(app, job, tables, done) {
         done();
       },
     });
-  const priority = () =>
+  const prioritise = () =>
     ask({
       title: `Priority of ${jid}`,
       confirm: "Set the priority",
       fields: [
         field(
           "Priority",
-          h("input", { type: "number", name: "priority", min: 0, max: 99, required: true, value: job.priority ?? 50 }),
-          "0 is first, 99 is last.",
+          h("input", { name: "priority", required: true, value: job.priority ?? 50, autocomplete: "off" }),
+          `0 is first, 99 is last. Or a class: ${CLASSES}.`,
         ),
       ],
       act: async (values) => {
-        await api.put(`${path}/priority`, { priority: Number(values.priority) });
-        told(`${jid} has priority ${values.priority} now.`);
+        const now = await api.put(`${path}/priority`, { priority: priority(values.priority) });
+        told(`${jid} has priority ${now.priority} now.`);
         done();
       },
     });
@@ -99,7 +100,7 @@ export function jobActions(app, job, tables, done) {
         "Hold…",
         simple("hold", `Hold ${jid}`, "Hold", "Nobody works on it until it is released. Its batch waits for it."),
       ),
-    allowed("priority", "operator") && button("Priority…", priority),
+    allowed("priority", "operator") && button("Priority…", prioritise),
     allowed("delete", "admin") && button("Delete…", remove, "button.danger"),
   ].filter(Boolean);
 }

@@ -3,6 +3,7 @@
 import { h, fill, icon } from "./dom.js";
 import * as api from "./api.js";
 import { open, choice, field, reasonField } from "./dialogs.js";
+import { CLASSES, priority } from "./filters.js";
 import { told, problem } from "./notices.js";
 import { number, plural } from "./format.js";
 import { badge, restarts } from "./states.js";
@@ -30,10 +31,10 @@ export function bulk(app, tables, { filter, action = "requeue", actions = [actio
           "Begin with",
           choice("state", [["", "the state after the last successful one"], ...restarts(tables.jobs)]),
         );
-        const priority = field(
+        const wanted = field(
           "Priority",
-          h("input", { type: "number", name: "priority", min: 0, max: 99, value: 50 }),
-          "0 is first, 99 is last.",
+          h("input", { name: "priority", value: 50, autocomplete: "off" }),
+          `0 is first, 99 is last. Or a class: ${CLASSES}.`,
         );
         const which = choice(
           "action",
@@ -44,7 +45,7 @@ export function bulk(app, tables, { filter, action = "requeue", actions = [actio
         const next = h("button.primary", { type: "submit" }, "Show what it would do");
         const draw = () => {
           state.hidden = which.value !== "requeue";
-          priority.hidden = which.value !== "priority";
+          wanted.hidden = which.value !== "priority";
         };
         which.addEventListener("change", draw);
         const form = h(
@@ -58,7 +59,7 @@ export function bulk(app, tables, { filter, action = "requeue", actions = [actio
                 filter,
                 reason: values.reason || undefined,
                 state: which.value === "requeue" && values.state ? values.state : undefined,
-                priority: which.value === "priority" ? Number(values.priority) : undefined,
+                priority: which.value === "priority" ? priority(values.priority) : undefined,
               };
               next.disabled = true;
               fill(wrong);
@@ -75,7 +76,7 @@ export function bulk(app, tables, { filter, action = "requeue", actions = [actio
           },
           actions.length > 1 ? field("What", which) : null,
           state,
-          priority,
+          wanted,
           reasonField(),
           wrong,
           h("footer", h("button", { type: "button", onclick: () => close(null) }, "Cancel"), next),

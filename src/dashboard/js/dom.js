@@ -181,5 +181,11 @@ const ICONS = {
   feeds: [line("M2.5 13.5h.01M2.5 8.5a5 5 0 0 1 5 5M2.5 3.5a10 10 0 0 1 10 10")],
   access: [line("M8 2v8M4.8 7 8 10.2 11.2 7M2.5 13.5h11")],
   submit: [line("M8 10.5v-8M4.8 5.6 8 2.4l3.2 3.2M2.5 13.5h11")],
+  requests: [line("M2 9h3.5l1 2h3l1-2H14M2 9l2-6.2h8L14 9v4.5H2z")],
+  settings: [
+    line("M2 4.5h6.5M12.5 4.5H14M2 11.5h1.5M7.5 11.5H14"),
+    ["circle", { cx: 10.5, cy: 4.5, r: 1.7, class: "stroke" }],
+    ["circle", { cx: 5.5, cy: 11.5, r: 1.7, class: "stroke" }],
+  ],
   audit: [line("M4 1.8h6l2.5 2.5v9.9H4zM6 7h4.5M6 10h4.5")],
 };

@@ -52,6 +52,15 @@ export function asked(view, names) {
   return Object.fromEntries(names.map((name) => [name, view.params.get(name) ?? ""]));
 }
 
+/** The names that a priority may have, the first one first. */
+export const CLASSES = "now, important, new, reset, updates, slow, review, time-allows";
+
+/** A priority as people type it: a number, or the name of a class, which is left to the node. */
+export function priority(text) {
+  const typed = text.trim();
+  return /^\d+$/.test(typed) ? Number(typed) : typed;
+}
+
 /** A date as people type it (2026-11-17, or with a time), as the node wants it; anything else is left to the node. */
 export function date(text) {
   if (!text) {

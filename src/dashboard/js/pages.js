@@ -14,6 +14,7 @@ import { restarts } from "./pages/restarts.js";
 import { access } from "./pages/access.js";
 import { audit } from "./pages/audit.js";
 import { requests } from "./pages/requests.js";
+import { settings } from "./pages/settings.js";
 import { submit } from "./pages/submit.js";
 
 export const pages = [
@@ -25,6 +26,15 @@ export const pages = [
   { name: "feeds", title: "Feeds", menu: "Feeds", icon: "feeds", key: "e", role: "operator", show: feeds },
   { name: "access", title: "Access", menu: "Access", icon: "access", key: "a", role: "operator", show: access },
   { name: "nodes", title: "Nodes and pools", menu: "Nodes", icon: "nodes", key: "n", role: "operator", show: nodes },
+  {
+    name: "settings",
+    title: "Profiles and settings",
+    menu: "Settings",
+    icon: "settings",
+    key: "c",
+    role: "operator",
+    show: settings,
+  },
   { name: "tree", title: "Supervision", menu: "Supervision", icon: "tree", key: "t", role: "operator", show: tree },
   {
     name: "restarts",
@@ -39,7 +49,7 @@ export const pages = [
     name: "requests",
     title: "Requests",
     menu: "Requests",
-    icon: "audit",
+    icon: "requests",
     key: "q",
     role: "operator",
     show: requests,

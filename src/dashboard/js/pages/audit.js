@@ -23,7 +23,9 @@ export function audit(view) {
   });
   view.content.append(list.element, h("p.hint", "The latest 200."));
   const reader = view.reads(async (signal) => list.show((await api.get("/audit?limit=200", signal)).entries), {
-    pause: 2_000,
+    // Nothing tells of a change that was written down, but what it has changed; and the slow clock of the stream.
+    on: ["requests", "holds", "jobs", "batches", "nodes", "node", "access", "beat"],
+    pause: 5_000,
   });
   view.actions.append(h("button", { type: "button", onclick: () => reader.now() }, "Read again"));
 }

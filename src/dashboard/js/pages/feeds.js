@@ -7,6 +7,9 @@ import { told } from "../notices.js";
 import { duration, number } from "../format.js";
 import { section, table, text, when } from "../table.js";
 
+/** Who may consume a feed. */
+const POLICIES = { automatic: "automatic: any node", manual: "manual: chosen nodes" };
+
 export function feeds(view) {
   const { app } = view;
   const all = table({
@@ -19,10 +22,17 @@ export function feeds(view) {
         cell: ({ name, kind, configured }) => [
           h("strong.text", name),
           h("span.tag", kind),
-          configured ? h("span.hint.text", configured.place) : null,
+          configured
+            ? [
+                h("span.hint", configured.place),
+                h("span.hint", `${configured.profile}, by ${configured.submitter}`),
+                h("span.hint", POLICIES[configured.policy] ?? configured.policy),
+              ]
+            : h("span.hint", "not in this node's configuration"),
         ],
+        isWide: true,
       },
-      { title: "Now", cell: state, isWide: true },
+      { title: "Now", cell: state },
       { title: "Node", cell: ({ node, since }) => (node ? [text(node), " ", when(since)] : h("span.none", "–")) },
       {
         title: "Items",
@@ -34,8 +44,10 @@ export function feeds(view) {
       },
       {
         title: "Checkpoint",
-        cell: ({ last, moved }) => [last ? text(last) : h("span.none", "the beginning"), " ", moved ? when(moved) : null],
-        isWide: true,
+        cell: ({ last, moved }) => [
+          last ? text(last) : h("span.none", "the beginning"),
+          moved ? h("span.hint", when(moved)) : null,
+        ],
       },
       { title: "Lag", cell: ({ here }) => (here ? duration(here.lag_ms) : h("span.none", "–")), isNumber: true },
       { title: "Actions", isBare: true, cell: (feed) => actions(app, feed, () => reader.now()) },
@@ -76,10 +88,10 @@ function state({ paused, trouble, node }) {
   }
   return node
     ? h("span.state.is-completed", icon("completed"), "consumed")
-    : h("span.state.is-pending", icon("pending"), "waiting");
+    : h("span.state.is-waiting", icon("waiting"), "waiting");
 }
 
-function actions(app, { name, paused, last }, again) {
+function actions(app, { name, paused, last, node }, again) {
   const button = (label, title, act) =>
     h("button", { type: "button", "aria-label": `${title} ${name}`, onclick: act }, label);
   const path = `/feeds/${api.part(name)}`;
@@ -134,10 +146,24 @@ function actions(app, { name, paused, last }, again) {
           await api.post(`${path}/reset`, { last: (to ?? "").trim(), confirm: confirm.trim() }),
         ),
     });
+  const forget = () =>
+    ask({
+      title: `Forget ${name}`,
+      confirm: "Forget the feed",
+      danger: true,
+      text: [
+        "Its checkpoint goes with it, for good. Its batches stay.",
+        "It is refused while a node consumes it: remove it from the configuration of all nodes first.",
+      ],
+      act: async () => done("is forgotten", "was forgotten already")(await api.remove(path)),
+    });
   return h(
     "div.actions",
     paused ? button("Resume…", "Resume", resume) : button("Pause…", "Pause", pause),
     paused ? null : button("Ask…", "Ask", askNow),
     app.may("admin") ? button("Set back…", "Set the checkpoint of", reset) : null,
+    app.may("admin") && !node
+      ? h("button.danger", { type: "button", "aria-label": `Forget ${name}`, onclick: forget }, "Forget…")
+      : null,
   );
 }

@@ -4,7 +4,7 @@ import { h, fill } from "../dom.js";
 import * as api from "../api.js";
 import { badge } from "../states.js";
 import { bulk } from "../bulk.js";
-import { asked, date, filters } from "../filters.js";
+import { asked, date, filters, priority } from "../filters.js";
 import { PAGE, batchLink, jobLink, pager, table, text, unreadable, when } from "../table.js";
 import { failed } from "../notices.js";
 
@@ -80,8 +80,8 @@ export function jobs(view) {
       },
       { name: "collection", label: "Collection", isMore: true },
       { name: "submitter", label: "Submitter", isMore: true },
-      { name: "min_priority", label: "Priority from", type: "number", isMore: true },
-      { name: "max_priority", label: "Priority to", type: "number", isMore: true },
+      { name: "min_priority", label: "Priority from", placeholder: "0 to 99, or a class", isMore: true },
+      { name: "max_priority", label: "Priority to", placeholder: "as 20, or slow", isMore: true },
       { name: "newer_than", label: "Changed after", type: "date", isMore: true },
       { name: "older_than", label: "Changed before", type: "date", isMore: true },
     ]),
@@ -126,8 +126,8 @@ async function together(view, { state, min_priority, max_priority, scheduled, ..
   const filter = {
     ...some,
     ...(state ? { states: state.split(",") } : {}),
-    ...(min_priority ? { min_priority: Number(min_priority) } : {}),
-    ...(max_priority ? { max_priority: Number(max_priority) } : {}),
+    ...(min_priority ? { min_priority: priority(min_priority) } : {}),
+    ...(max_priority ? { max_priority: priority(max_priority) } : {}),
     ...(scheduled ? { scheduled: scheduled === "true" } : {}),
   };
   const actions = ["requeue", "hold", "release", "priority", ...(view.app.may("admin") ? ["delete"] : [])];

@@ -55,7 +55,7 @@ export function nodes(view) {
           isThis ? h("span.tag", "this one") : null,
         ],
       },
-      { title: "State", cell: ({ state }) => text(state) },
+      { title: "State", cell: ({ state }) => h("span", state) },
       { title: "Version", cell: ({ version }) => text(version) },
       {
         title: "Workers",
@@ -96,8 +96,29 @@ export function nodes(view) {
       },
       { title: "Removed", cell: ({ last }) => (last ? number(last.removed) : "–"), isNumber: true },
       { title: "Problem", cell: ({ last }) => text(last?.error) },
+      ...(app.may("admin") ? [{ title: "Actions", isBare: true, cell: (routine) => runner(routine) }] : []),
     ],
   });
+  const runner = ({ name, about: what }) =>
+    h(
+      "button",
+      {
+        type: "button",
+        "aria-label": `Run ${name} now`,
+        onclick: () =>
+          ask({
+            title: `Run ${name} now`,
+            confirm: "Run",
+            text: ["It runs on this node, as it would by itself when its time has come.", `It removes ${what}.`],
+            act: async () => {
+              const { removed, error } = await api.post(`/upkeep/${api.part(name)}/run`);
+              told(error ? `${name} ran, with a problem: ${error}` : `${name} ran: ${number(removed)} removed.`);
+              routines.now();
+            },
+          }),
+      },
+      "Run…",
+    );
   const over = table({
     caption: "Over time, all nodes together",
     keyOf: ({ at }) => at,
@@ -160,7 +181,10 @@ export function nodes(view) {
     pause: 2_000,
   });
   view.reads(async (signal) => all.show((await api.get("/nodes", signal)).nodes), { on: "nodes", pause: 1_000 });
-  view.reads(async (signal) => upkeep.show((await api.get("/upkeep", signal)).routines), { on: "node", pause: 10_000 });
+  const routines = view.reads(async (signal) => upkeep.show((await api.get("/upkeep", signal)).routines), {
+    on: ["node", "beat"],
+    pause: 10_000,
+  });
   view.reads(async (signal) => over.show((await api.get("/stats", signal)).lines.slice(-12).reverse()), {
     on: "node",
     pause: 10_000,

@@ -26,6 +26,17 @@ const SAME = {
   digest_value: "digestValue",
 };
 
+/** What became of a submission: the same as the command line says. */
+function became({ known, merged, stale }) {
+  if (known) {
+    return "was submitted before";
+  }
+  if (merged) {
+    return "waited under the same key, and is submitted anew";
+  }
+  return stale ? "waits under the same key, and is newer: nothing was changed" : "was submitted";
+}
+
 export function submit(view) {
   const { app } = view;
   const input = (name, attributes = {}) =>
@@ -155,11 +166,11 @@ export function submit(view) {
     send.disabled = true;
     progress.hidden = !isFile;
     try {
-      const { bid, known } = await api.upload("/batches", body, (share) => {
+      const answer = await api.upload("/batches", body, (share) => {
         progress.value = share;
       });
-      told(known ? `${bid} was submitted before.` : `${bid} was submitted.`);
-      location.hash = `#/batch/${encodeURIComponent(bid)}`;
+      told(`${answer.bid} ${became(answer)}.`);
+      location.hash = `#/batch/${encodeURIComponent(answer.bid)}`;
     } catch (error) {
       fill(wrong, h("div.callout.is-failed", icon("failed"), problem(error)));
       for (const { field: name } of error.problems ?? []) {
