@@ -64,8 +64,7 @@ pub(crate) async fn a_queue_and_a_job_are_held_and_released(node: &TestNode, bro
     browser.open(&format!("job/{jid}")).await;
     // By keys alone: the dialog opens with the focus in it, and Enter confirms.
     browser.until("a button that holds", "return [...document.querySelectorAll('.actions button')].some(({textContent}) => textContent === 'Hold…')").await;
-    focus(browser, "Hold…").await;
-    browser.press([ENTER]).await;
+    browser.enter("Hold…").await;
     browser.css("dialog[open]").await;
     browser.press("rights are unclear".chars()).await;
     browser.press([ENTER]).await;
@@ -76,32 +75,27 @@ pub(crate) async fn a_queue_and_a_job_are_held_and_released(node: &TestNode, bro
         .until("a history with the hold", "return document.querySelector('.history .is-held') !== null")
         .await;
 
-    browser.click("Release…").await;
-    browser.click("Release").await;
+    browser.enter("Release…").await;
+    browser.css("dialog[open]").await;
+    browser.press([ENTER]).await;
     node.job_is(&jid, "pending").await;
     browser.until("a released job", "return document.querySelector('.headline .is-held') === null").await;
     browser.click("Priority…").await;
     browser.fill("Priority", "7").await;
     browser.click("Set the priority").await;
     node.says(&format!("jobs/{jid}"), "another priority", |job| job["priority"] == 7).await;
+    // A class is a priority, too.
+    browser.click("Priority…").await;
+    browser.fill("Priority", "important").await;
+    browser.click("Set the priority").await;
+    browser.shows(&format!("{jid} has priority 10 now.")).await;
+    node.says(&format!("jobs/{jid}"), "the priority of the class", |job| job["priority"] == 10).await;
 
     browser.open("holds").await;
     browser.click("Lift the hold of Ingest").await;
     browser.click("Lift").await;
     node.says("holds", "no hold", |holds| holds["queues"] == json!([])).await;
     node.batch_is(&bid, "completed").await;
-}
-
-/// Goes on with Tab until the focus is on a button: everything can be reached so.
-async fn focus(browser: &Browser, text: &str) {
-    let script = "return document.activeElement?.textContent";
-    for _ in 0..80 {
-        if browser.look(script).await == text {
-            return;
-        }
-        browser.press([super::browser::TAB]).await;
-    }
-    panic!("{text} is not reached with Tab");
 }
 
 pub(crate) async fn a_collection_is_held_and_lifted(node: &TestNode, browser: &Browser) {
@@ -126,6 +120,10 @@ pub(crate) async fn a_collection_is_held_and_lifted(node: &TestNode, browser: &B
     browser.page_shows("No collection is held.").await;
 }
 
+fn focused(text: &str) -> String {
+    format!("return document.activeElement?.textContent === '{text}'")
+}
+
 pub(crate) async fn failed_jobs_are_requeued_together(node: &TestNode, browser: &Browser) {
     let mut batches = Vec::new();
     for number in 0..3 {
@@ -147,16 +145,21 @@ pub(crate) async fn failed_jobs_are_requeued_together(node: &TestNode, browser: 
     for number in 0..3 {
         node.files.put(&format!("/missing-{number}.txt"), "here now");
     }
-    browser.click_css(".group .actions button").await;
+    // By keys alone: the dialog shows what it would do, then does it, then ends, with Enter each time.
+    browser.enter("Requeue…").await;
     browser.css("dialog[open]").await;
-    browser.fill("Reason", "the source was repaired").await;
-    browser.click("Show what it would do").await;
+    browser.reach("reason").await;
+    browser.press("the source was repaired".chars()).await;
+    browser.press([ENTER]).await;
     browser.shows("3 jobs would be changed.").await;
     let states = node.get("states/counts").await;
     assert_eq!(states["jobs"]["failed"], 3, "a dry run changes nothing: {states}");
-    browser.click("Requeue 3 jobs").await;
+    browser.until("the focus on what does it", &focused("Requeue 3 jobs")).await;
+    browser.press([ENTER]).await;
     browser.shows("3 jobs of 3 changed.").await;
-    browser.click_css("dialog footer .primary").await;
+    browser.until("the focus on the end", &focused("Close")).await;
+    browser.press([ENTER]).await;
+    browser.until("no dialog", "return document.querySelector('dialog') === null").await;
     for bid in &batches {
         let jid = node.job_of(bid).await;
         let job = node.job_is(&jid, "completed").await;
@@ -176,8 +179,9 @@ pub(crate) async fn a_pool_is_resized_and_the_node_paused(node: &TestNode, brows
     browser.open("nodes").await;
     // Which profiles of the tree it runs, and which settings: none.
     browser.page_shows("- · -").await;
-    browser.fill("Workers of downloading", "3").await;
-    browser.click("Set the workers of downloading").await;
+    // Tab chooses what is in the field, and what is typed takes its place.
+    browser.reach("Workers of downloading").await;
+    browser.press(['3', ENTER]).await;
     browser.shows("downloading has 3 workers now").await;
     let is_resized = |pool: &serde_json::Value| pool["size"] == 3 && pool["live"] == 3;
     node.says("pools/downloading", "three workers", is_resized).await;
@@ -272,9 +276,10 @@ pub(crate) async fn a_job_and_a_batch_are_deleted(node: &TestNode, browser: &Bro
     browser.press([ESCAPE]).await;
     browser.until("no dialog", "return document.querySelector('dialog') === null").await;
     assert_eq!(node.get(&format!("jobs/{jid}")).await["state"], "failed");
-    browser.click("Delete…").await;
-    browser.fill("Reason", "nobody wants it").await;
-    browser.click("Delete the job").await;
+    browser.enter("Delete…").await;
+    browser.css("dialog[open]").await;
+    browser.press("nobody wants it".chars()).await;
+    browser.enter("Delete the job").await;
     browser.shows(&format!("{jid} was deleted.")).await;
     node.says(&format!("jobs?batch={}&state=failed", failed[0].1), "no job", |page| {
         page["jobs"] == json!([])
@@ -343,7 +348,10 @@ pub(crate) async fn a_restart_appears_while_one_looks(node: &TestNode, browser: 
         (&json!("stall"), &json!(bid))
     );
     browser.click("Supervision").await;
-    browser.page_shows("restarted").await;
+    browser.css("[data-name=session] > .actor.well").await;
+    let marked = "const crowd = document.querySelector('.crowd[data-name=downloading]'); \
+                  return /, [12] restarted/.test(crowd?.querySelector('summary').textContent) && crowd.querySelector('.dot.again') !== null";
+    browser.until("a restarted worker among those of downloading", marked).await;
     // And once more: then it is given up, and whoever looks is told so until they have seen it.
     eventually("the end of that job", Duration::from_secs(90), || async {
         let job = node.get(&format!("jobs/{}", node.job_of(&bid).await)).await;

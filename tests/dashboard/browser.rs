@@ -18,6 +18,10 @@ const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 pub(crate) const ENTER: char = '\u{e007}';
 pub(crate) const ESCAPE: char = '\u{e00c}';
 pub(crate) const TAB: char = '\u{e004}';
+pub(crate) const RIGHT: char = '\u{e014}';
+
+/// How often Tab is pressed before something counts as out of reach.
+const FAR: usize = 150;
 
 pub(crate) struct Browser {
     client: reqwest::Client,
@@ -201,8 +205,7 @@ impl Browser {
 
     /// Clicks the button or link with this text; in the dialog, if one is open.
     pub(crate) async fn click(&self, text: &str) {
-        let quoted = if text.contains('\'') { format!("\"{text}\"") } else { format!("'{text}'") };
-        let scope = self.scope().await;
+        let (scope, quoted) = (self.scope().await, quoted(text));
         let path = format!(
             "{scope}//*[self::button or self::a or self::summary][normalize-space()={quoted} or @aria-label={quoted}]"
         );
@@ -241,10 +244,10 @@ impl Browser {
 
     /// The control with this label, in the dialog if one is open.
     pub(crate) async fn labelled(&self, label: &str) -> Element {
-        let scope = self.scope().await;
+        let (scope, label) = (self.scope().await, quoted(label));
         let path = format!(
-            "{scope}//*[@id=//label[normalize-space()='{label}']/@for] | \
-             {scope}//label[normalize-space(span)='{label}']//*[self::input or self::select] | {scope}//input[@aria-label='{label}']"
+            "{scope}//*[@id=//label[normalize-space()={label}]/@for] | \
+             {scope}//label[normalize-space(span)={label}]//*[self::input or self::select] | {scope}//input[@aria-label={label}]"
         );
         self.find("xpath", &path).await
     }
@@ -276,6 +279,28 @@ impl Browser {
             .collect();
         self.post("/actions", json!({"actions": [{"type": "key", "id": "keyboard", "actions": strokes}]}))
             .await;
+    }
+
+    /// Goes on with Tab until the focus is on what has this text, label or name: everything can be reached so.
+    pub(crate) async fn reach(&self, what: &str) {
+        let script = format!(
+            "const one = document.activeElement; \
+             return [one?.textContent, one?.getAttribute('aria-label'), one?.name].includes({})",
+            json!(what)
+        );
+        for _ in 0..FAR {
+            if self.look(&script).await == true {
+                return;
+            }
+            self.press([TAB]).await;
+        }
+        panic!("{what} is not reached with Tab");
+    }
+
+    /// Presses a button as those do who have no mouse: Tab until it has the focus, then Enter.
+    pub(crate) async fn enter(&self, what: &str) {
+        self.reach(what).await;
+        self.press([ENTER]).await;
     }
 
     pub(crate) async fn picture(&self, path: &Path) {
@@ -310,6 +335,11 @@ async fn eventually_or<T, F: Future<Output = Option<T>>>(what: &str, check: impl
         }
     })
     .await
+}
+
+/// As `XPath` writes a text.
+fn quoted(text: &str) -> String {
+    if text.contains('\'') { format!("\"{text}\"") } else { format!("'{text}'") }
 }
 
 /// Base64, which screenshots come in.

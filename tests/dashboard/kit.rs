@@ -10,6 +10,10 @@ use serde_json::{Value, json};
 
 use super::running::{PATIENCE, Running, configure};
 
+/// A profile for the tree.
+pub(crate) const MAPS: &str =
+    "name = 'maps'\ncollection = 'maps'\ntitle = 'Maps'\nowner = 'ark:/99999/fk4maps'\n";
+
 /// A node that runs.
 pub(crate) struct TestNode(Running);
 
@@ -37,8 +41,49 @@ impl TestNode {
     pub(crate) async fn start_prepared(api: &str, prepare: impl AsyncFnOnce(&Path)) -> Self {
         let dir = tempfile::tempdir().unwrap();
         prepare(dir.path()).await;
-        configure(dir.path(), api, "max_timeouts = 2\n[access]\ndir = 'access'\n");
+        configure(
+            dir.path(),
+            api,
+            "max_timeouts = 2\n[access]\ndir = 'access'\n[workers]\nsettle = '10ms'\n",
+        );
+        let file = dir.path().join("ingestd.toml");
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(file, text.replace("[profiles]\n", "[profiles]\nsource = 'both'\n")).unwrap();
         Self(Running::start_in(dir, reqwest::Client::builder()).await)
+    }
+
+    /// Puts more sections into the configuration, which the node reads again by itself; nothing: takes them away again.
+    pub(crate) fn reconfigure(&self, more: &str) {
+        const MARK: &str = "# More.\n";
+        let file = self.dir.path().join("ingestd.toml");
+        let text = std::fs::read_to_string(&file).unwrap();
+        let own = text.split(MARK).next().unwrap();
+        std::fs::write(file, format!("{own}{MARK}{more}")).unwrap();
+    }
+
+    /// Asks for something by the tree, and does not wait for it.
+    pub(crate) async fn request(&self, action: &str, params: Value) -> String {
+        let put = self.send(Method::POST, "requests", json!({"action": action, "params": params})).await;
+        put["id"].as_str().unwrap_or_else(|| panic!("{put}")).to_owned()
+    }
+
+    /// So that no page is looked at while it has nothing to show: a limit, a request that was done and one that was
+    /// refused, a profile and a setting. The feed is there from its own story.
+    pub(crate) async fn fill_every_table(&self) {
+        self.send(Method::PUT, "limits/collection/tests", json!({"limit": 50})).await;
+        self.request("queue.release", json!({"queue": "accessSmall"})).await;
+        let refused = self.request("job.hold", json!({"jid": "jid0000009999"})).await;
+        self.says(&format!("requests/{refused}"), "its end", |request| request["ok"] == false).await;
+        self.send(Method::PUT, "profiles/maps", json!({"text": MAPS})).await;
+        self.send(Method::PATCH, "settings", json!({"set": {"pools.notify.size": 3}})).await;
+        let is_used = |list: &Value| {
+            list["profiles"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .any(|one| one["name"] == "maps" && one["version"].is_u64())
+        };
+        self.says("profiles", "the profile of the tree", is_used).await;
     }
 
     pub(crate) async fn get(&self, path: &str) -> Value {
