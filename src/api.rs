@@ -46,6 +46,7 @@ mod ltime;
 mod metrics;
 mod nodes;
 mod objects;
+mod pages;
 mod peers;
 mod pools;
 mod problem;

@@ -16,6 +16,7 @@
 //! **When things break.** What cannot be read is in `unreadable`, and the listing goes on. What vanishes
 //! meanwhile is left out. An error of the store ends the call; nothing was changed, so ask again.
 
+mod access;
 mod batches;
 mod candidates;
 mod filter;
@@ -32,6 +33,7 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use ingest_store::Session;
 use serde::{Deserialize, Serialize};
 
+pub use access::{AccessFilter, AccessLine, access};
 pub use batches::{BatchFilter, BatchLine, Expanded, ListCounts, batch, batches, held_jobs};
 pub use filter::Filter;
 pub(crate) use job_line::job_line;

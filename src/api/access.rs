@@ -4,33 +4,28 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use ingest_actors::actions::Order;
 use ingest_actors::actions::order::{DeleteAccess, RequeueAccess};
-use ingest_queue::access::AccessItem;
 use ingest_queue::date::Date;
-use ingest_queue::error::Error;
 use ingest_queue::ids::Aid;
+use ingest_queue::list::{self, AccessFilter};
 use ingest_queue::map::AccessSize;
-use ingest_queue::nodes::AccessToken;
-use ingest_queue::queue::Queue;
-use ingest_queue::states::AccessState;
 use ingest_steps::step::assemble::{self, Found, Request};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::app::App;
+use super::batches::page_of;
 use super::caller::{Admin, Operator};
 use super::files;
 use super::problem::{Answer, Kind, Refusal};
 use super::read::{self, Body, Params};
+use super::shown;
 use super::wire::{
-    AccessActed, AccessLine, AccessList, AccessPending, AccessRequest, AccessRequested, AccessSizeWord,
-    AccessStates, Doing, Problem,
+    AccessActed, AccessLine, AccessPage, AccessPending, AccessPlaceText, AccessRequest, AccessRequested,
+    AccessSizeWord, AccessStates, AidText, Doing, Problem,
 };
 
-/// Tokens read at a time.
-const AT_ONCE: usize = 16;
 /// Nobody has to ask more often than this, in seconds, nor less often than that.
 const SOONEST: u64 = 1;
 const LATEST: u64 = 300;
@@ -123,10 +118,19 @@ pub(crate) struct AccessParams {
     /// Several, apart by commas.
     #[param(value_type = Option<AccessStates>, inline)]
     state: Option<String>,
+    /// This one; each queue may have it.
+    #[param(value_type = Option<AidText>, inline)]
+    aid: Option<String>,
+    /// 1 to 1000.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+    /// The `next` of the page before.
+    #[param(value_type = Option<AccessPlaceText>, inline)]
+    after: Option<String>,
 }
 
 #[utoipa::path(get, path = "/api/v1/access", tag = "access", security(("token" = ["operator"])), params(AccessParams), responses(
-    (status = 200, body = AccessList),
+    (status = 200, body = AccessPage),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
 /// Lists the access queues
@@ -134,35 +138,32 @@ pub(crate) async fn list(
     State(app): State<App>,
     _: Operator,
     Params(params): Params<AccessParams>,
-) -> Answer<Json<AccessList>> {
-    let only = params
+) -> Answer<Json<AccessPage>> {
+    let size = params
         .size
         .as_deref()
         .map(|size| size_of(size).map_err(|_| Refusal::field("size", "it is small or large")));
-    let only = only.transpose()?;
-    let states: Vec<AccessState> = read::several("state", params.state.as_deref())?;
+    let filter = AccessFilter {
+        size: size.transpose()?,
+        states: read::several("state", params.state.as_deref())?,
+        aid: read::one("aid", params.aid.as_deref())?,
+    };
+    let page = page_of(params.limit, params.after, None)?;
     let queue = app.queue().await?;
-    let mut items = Vec::new();
-    for size in AccessSize::ALL.into_iter().filter(|size| only.is_none_or(|only| only == *size)) {
-        let found = queue.access_items(size).await?;
-        let wanted =
-            found.into_iter().filter(|item| states.is_empty() || states.contains(&item.status.status));
-        let lines = stream::iter(wanted).map(|item| line(&queue, item)).buffered(AT_ONCE);
-        items.extend(lines.try_collect::<Vec<_>>().await?.into_iter().flatten());
-    }
-    Ok(Json(AccessList { items }))
+    let found = list::access(queue.session(), &filter, &page).await?;
+    Ok(Json(AccessPage {
+        items: found.lines.into_iter().map(line).collect(),
+        next: found.next,
+        unreadable: found.unreadable.into_iter().map(shown::unread).collect(),
+        left: found.left,
+    }))
 }
 
 /// An item with what its token says, but for the token.
-async fn line(queue: &Queue, item: AccessItem) -> Answer<Option<AccessLine>> {
-    let token = match queue.access_token(item.size, item.aid).await {
-        Ok(token) => token,
-        Err(Error::NotFound(_)) => return Ok(None),
-        Err(Error::Corrupt { .. }) => AccessToken::default(),
-        Err(error) => return Err(error.into()),
-    };
+fn line(item: list::AccessLine) -> AccessLine {
+    let token = item.token;
     let text = |name: &str| token.other.get(name).and_then(|value| value.as_str()).map(str::to_owned);
-    Ok(Some(AccessLine {
+    AccessLine {
         size: item.size,
         aid: item.aid,
         state: item.status.status,
@@ -173,7 +174,7 @@ async fn line(queue: &Queue, item: AccessItem) -> Answer<Option<AccessLine>> {
         form: text("form"),
         bytes: token.cloud_content_byte,
         anticipated: token.anticipated_availability_time,
-    }))
+    }
 }
 
 fn size_of(name: &str) -> Answer<AccessSize> {

@@ -11,25 +11,62 @@ use ingest_queue::date::Date;
 use ingest_queue::feeds::workers::Workers;
 use ingest_queue::feeds::{Listed, Qid};
 use ingest_queue::queue::Queue;
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 use super::app::App;
 use super::caller::{Admin, Operator};
+use super::pages;
 use super::problem::{Answer, Refusal};
-use super::read::Body;
+use super::read::{Body, Params, holds};
 use super::wire::{
-    FeedChanged, FeedConfigured, FeedHere, FeedLine, FeedList, FeedReset, Hold, Problem, ResetFeed, SetHold,
+    FeedChanged, FeedConfigured, FeedHere, FeedLine, FeedPage, FeedReset, Hold, Problem, ResetFeed, SetHold,
     WorkerLine,
 };
 
-#[utoipa::path(get, path = "/api/v1/feeds", tag = "feeds", security(("token" = ["operator"])), responses(
-    (status = 200, body = FeedList),
+/// Which feeds.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct FeedParams {
+    /// In name, kind, place, checkpoint or trouble.
+    text: Option<String>,
+    /// Those that this node consumes, or is to consume.
+    node: Option<String>,
+    /// 1 to 1000.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+    /// The `next` of the page before.
+    after: Option<String>,
+}
+
+impl FeedParams {
+    fn admits(&self, feed: &FeedLine) -> bool {
+        let place = feed.configured.as_ref().map(|configured| configured.place.as_str());
+        let texts =
+            [Some(feed.name.as_str()), Some(&feed.kind), place, Some(&feed.last), feed.trouble.as_deref()];
+        let nodes = [feed.node.as_deref(), feed.assigned.as_deref()];
+        holds(self.text.as_deref(), texts)
+            && self.node.as_deref().is_none_or(|node| node.is_empty() || nodes.contains(&Some(node)))
+    }
+}
+
+#[utoipa::path(get, path = "/api/v1/feeds", tag = "feeds", security(("token" = ["operator"])), params(FeedParams), responses(
+    (status = 200, body = FeedPage),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
-/// Lists all feeds, and those who consume them
-pub(crate) async fn list(State(app): State<App>, _: Operator) -> Answer<Json<FeedList>> {
+/// Lists feeds, and those who consume them
+pub(crate) async fn list(
+    State(app): State<App>,
+    _: Operator,
+    Params(params): Params<FeedParams>,
+) -> Answer<Json<FeedPage>> {
+    let limit = pages::limit_of(params.limit)?;
     let queue = app.queue().await?;
     let (listed, workers) = (queue.list_feeds().await?, queue.workers().await?);
-    let feeds = listed.iter().map(|one| line(&app, &queue, one, &workers)).collect();
+    let lines = listed.iter().map(|one| line(&app, &queue, one, &workers));
+    let lines = lines.filter(|feed| params.admits(feed));
+    let (feeds, next) = pages::by_key(lines, params.after.as_deref(), limit, |feed| feed.name.clone());
     let worker = |(name, worker): (&String, &ingest_queue::nodes::WorkerNode)| WorkerLine {
         worker: name.clone(),
         node: worker.node.clone(),
@@ -37,7 +74,7 @@ pub(crate) async fn list(State(app): State<App>, _: Operator) -> Answer<Json<Fee
         assigned: workers.share(name).len(),
         offers: worker.offers.len(),
     };
-    Ok(Json(FeedList { feeds, workers: workers.all.iter().map(worker).collect() }))
+    Ok(Json(FeedPage { feeds, next, workers: workers.all.iter().map(worker).collect() }))
 }
 
 #[utoipa::path(get, path = "/api/v1/feeds/{feed}", tag = "feeds", security(("token" = ["operator"])), params(("feed" = String, Path)), responses(

@@ -8,24 +8,65 @@ use ingest_actors::stats::Stats;
 use ingest_queue::error::Error;
 use ingest_queue::limits::parked_with;
 use ingest_queue::limits::rules::{DEFAULT, Kind as LimitKind};
+use ingest_queue::limits::set;
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 use super::app::App;
 use super::caller::{Admin, Operator};
-use super::problem::Answer;
-use super::read::Body;
+use super::pages;
+use super::problem::{Answer, Refusal};
+use super::read::{Body, Params, holds};
 use super::wire::{
-    LimitChanged, LimitHolder, LimitLine, LimitList, Problem, SetLimit, StatsLine, StatsList, UpkeepLine,
-    UpkeepList, UpkeepRun,
+    LimitChanged, LimitHolder, LimitKindText, LimitLine, LimitPage, Problem, SetLimit, StatsLine, StatsList,
+    UpkeepLine, UpkeepList, UpkeepRun,
 };
 
-#[utoipa::path(get, path = "/api/v1/limits", tag = "limits", security(("token" = ["operator"])), responses(
-    (status = 200, body = LimitList),
+/// Which limits.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct LimitParams {
+    /// `collection`, `host`, `profile` or `name`.
+    #[param(value_type = Option<LimitKindText>, inline)]
+    kind: Option<String>,
+    /// In the name.
+    text: Option<String>,
+    /// 1 to 1000.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+    /// The `next` of the page before.
+    after: Option<String>,
+}
+
+impl LimitParams {
+    fn kind(&self) -> Answer<Option<LimitKind>> {
+        let Some(name) = self.kind.as_deref().filter(|name| !name.is_empty()) else { return Ok(None) };
+        let found = LimitKind::ALL.into_iter().find(|kind| kind.name() == name);
+        found.ok_or_else(|| Refusal::field("kind", "it is collection, host, profile or name")).map(Some)
+    }
+}
+
+#[utoipa::path(get, path = "/api/v1/limits", tag = "limits", security(("token" = ["operator"])), params(LimitParams), responses(
+    (status = 200, body = LimitPage),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
-/// Lists all limits, who has a slot and how many wait
-pub(crate) async fn list(State(app): State<App>, _: Operator) -> Answer<Json<LimitList>> {
+/// Lists limits, who has a slot and how many wait
+pub(crate) async fn list(
+    State(app): State<App>,
+    _: Operator,
+    Params(params): Params<LimitParams>,
+) -> Answer<Json<LimitPage>> {
+    let (limit, kind) = (pages::limit_of(params.limit)?, params.kind()?);
     let life = app.life().await?;
-    let lines = life.queue.semaphores().await?;
+    let mut lines = life.queue.semaphores().await?;
+    lines.retain(|line| {
+        let (of, name) = (line.semaphore.kind, line.semaphore.name.as_str());
+        kind.is_none_or(|kind| kind == of) && holds(params.text.as_deref(), [Some(name)])
+    });
+    let key = |line: &set::Line| format!("{}-{}", line.semaphore.kind, line.semaphore.name);
+    lines.sort_by_cached_key(key);
+    let (lines, next) = pages::by_key(lines, params.after.as_deref(), limit, key);
     let rules = life.queue.known_limits().await?.rules;
     let finder = life.finder();
     let waiting = |name: &str| finder.as_ref().map_or(0, |finder| finder.parked_with(parked_with(name)));
@@ -39,11 +80,12 @@ pub(crate) async fn list(State(app): State<App>, _: Operator) -> Answer<Json<Lim
         name: line.semaphore.name,
     });
     let default = |kind: LimitKind| Some((kind.name().to_owned(), rules.limit(kind, DEFAULT)?.0));
-    Ok(Json(LimitList {
+    Ok(Json(LimitPage {
         defaults: LimitKind::ALL.into_iter().filter_map(default).collect(),
         host_states: rules.host_states.iter().cloned().collect(),
         states: rules.states.iter().cloned().collect(),
         limits: limits.collect(),
+        next,
     }))
 }
 

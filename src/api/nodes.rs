@@ -10,6 +10,7 @@ use ingest_actors::actions::order::Reason;
 use ingest_actors::house::Mode;
 use ingest_actors::node;
 use ingest_actors::registrar::Info;
+use ingest_queue::date::Date;
 use ingest_queue::map;
 use ingest_store::{Kind as StoreKind, SessionState, path};
 use ractor::ActorStatus;
@@ -18,18 +19,19 @@ use utoipa::IntoParams;
 
 use super::app::App;
 use super::caller::{Admin, Depositor, Operator};
+use super::pages::{self, Logged, Place};
 use super::pools;
 use super::problem::{Answer, Kind, Refusal};
 use super::read::{self, Body, Params};
-use super::wire::{AuditList, Branch, Doing, Me, ModeChanged, NodeLine, NodeList, NodeNow, Problem, Working};
+use super::wire::{
+    AuditEntry, AuditPage, Branch, DateText, Doing, LogPlaceText, Me, ModeChanged, NodeLine, NodeList,
+    NodeNow, Problem, Working,
+};
 
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// How long the node may take to begin to drain.
 const SOON: Duration = Duration::from_secs(2);
-
-/// The most restarts or entries of the audit log in one answer.
-const MOST: usize = 1000;
 
 #[utoipa::path(get, path = "/api/v1/me", tag = "node", security(("token" = ["depositor"])), responses(
     (status = 200, body = Me),
@@ -222,15 +224,7 @@ fn branch(found: &node::Branch) -> Branch {
     Branch { name: found.name.clone(), status: status.to_owned(), children }
 }
 
-pub(super) fn limit_of(limit: Option<usize>) -> Answer<usize> {
-    match limit {
-        None => Ok(100),
-        Some(limit) if (1..=MOST).contains(&limit) => Ok(limit),
-        Some(_) => Err(Refusal::field("limit", format!("it is 1 to {MOST}"))),
-    }
-}
-
-/// How many entries.
+/// Which entries.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -238,10 +232,17 @@ pub(crate) struct AuditParams {
     /// 1 to 1000.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
+    /// The `next` of the page before.
+    #[param(value_type = Option<LogPlaceText>, inline)]
+    after: Option<String>,
+    /// Of this person alone.
+    who: Option<String>,
+    #[param(value_type = Option<DateText>, inline)]
+    newer_than: Option<String>,
 }
 
 #[utoipa::path(get, path = "/api/v1/audit", tag = "node", security(("token" = ["admin"])), params(AuditParams), responses(
-    (status = 200, body = AuditList),
+    (status = 200, body = AuditPage),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
 /// Lists what people did, the newest first
@@ -249,10 +250,30 @@ pub(crate) async fn audit(
     State(app): State<App>,
     _: Admin,
     Params(params): Params<AuditParams>,
-) -> Answer<Json<AuditList>> {
-    let limit = limit_of(params.limit)?;
+) -> Answer<Json<AuditPage>> {
+    let limit = pages::limit_of(params.limit)?;
+    let place = Place::read(params.after.as_deref())?;
+    let newer_than: Option<Date> = read::one("newer_than", params.newer_than.as_deref())?;
     let log = app.clone();
-    let entries = tokio::task::spawn_blocking(move || log.audit.last(limit)).await;
-    let entries = entries.map_err(Refusal::defect)?.map_err(Refusal::defect)?;
-    Ok(Json(AuditList { entries }))
+    // All of them: the log is bounded.
+    let entries = tokio::task::spawn_blocking(move || log.audit.last(usize::MAX)).await;
+    let mut entries = entries.map_err(Refusal::defect)?.map_err(Refusal::defect)?;
+    let who = params.who.as_deref().filter(|who| !who.is_empty());
+    entries.retain(|entry| {
+        who.is_none_or(|who| entry.who == who) && newer_than.is_none_or(|date| entry.at > date)
+    });
+    let entries = pages::after(entries, place.as_ref());
+    let (entries, next) = pages::of_log(entries, place.as_ref(), limit, false);
+    Ok(Json(AuditPage { entries, next }))
+}
+
+impl Logged for AuditEntry {
+    fn at(&self) -> Date {
+        self.at
+    }
+
+    fn node(&self) -> &'static str {
+        // Each node has its own.
+        ""
+    }
 }

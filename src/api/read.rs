@@ -184,6 +184,13 @@ where
     text.map(|text| text.parse().map_err(|error| Refusal::field(field, format!("{error}")))).transpose()
 }
 
+/// Whether a text is in any of these, in either case; a blank one is in everything.
+pub(crate) fn holds<'a>(text: Option<&str>, places: impl IntoIterator<Item = Option<&'a str>>) -> bool {
+    let wanted = text.map(str::to_lowercase).filter(|text| !text.trim().is_empty());
+    let mut places = places.into_iter().flatten();
+    wanted.is_none_or(|wanted| places.any(|place| place.to_lowercase().contains(&wanted)))
+}
+
 /// Why somebody does something: not too long for a status.
 pub(crate) fn reason(text: &str) -> Answer<&str> {
     const LONGEST: usize = 1000;

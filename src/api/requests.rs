@@ -18,6 +18,7 @@ use utoipa::IntoParams;
 use super::app::App;
 use super::batches::Order as Which;
 use super::caller::Operator;
+use super::pages;
 use super::problem::{Answer, Kind, Refusal};
 use super::read::{Body, Params};
 use super::wire::{
@@ -25,9 +26,6 @@ use super::wire::{
     RequestLine, RequestOutcome, RequestPage, Role,
 };
 
-/// How many requests an answer has, if nobody says.
-const PAGE: usize = 100;
-const MOST: usize = 1000;
 /// How many ends are read at a time.
 const AT_ONCE: usize = 32;
 /// When it is worth to ask again for a result, in seconds, if it was not waited for.
@@ -86,10 +84,7 @@ pub(crate) async fn list(
     _: Operator,
     Params(params): Params<RequestParams>,
 ) -> Answer<Json<RequestPage>> {
-    let limit = params.limit.unwrap_or(PAGE);
-    if !(1..=MOST).contains(&limit) {
-        return Err(Refusal::field("limit", format!("it is 1 to {MOST}")));
-    }
+    let limit = pages::limit_of(params.limit)?;
     if let Some(state) = &params.state
         && !["waiting", "running", "done"].contains(&state.as_str())
     {

@@ -15,9 +15,10 @@ use utoipa::IntoParams;
 
 use super::app::App;
 use super::caller::Operator;
+use super::pages::{self, Logged, Place};
 use super::problem::{Answer, Kind, Refusal};
 use super::read::{self, Params};
-use super::wire::{DateText, NodeLine, NotAsked, Problem, Restart, RestartList};
+use super::wire::{DateText, LogPlaceText, NodeLine, NotAsked, Problem, Restart, RestartPage};
 use super::{nodes, peers};
 
 /// How long the tree may take to say who lives.
@@ -39,6 +40,10 @@ pub(crate) struct RestartParams {
     #[param(minimum = 1, maximum = 1000)]
     #[serde(skip_serializing_if = "Option::is_none")]
     limit: Option<usize>,
+    /// The `next` of the page before.
+    #[param(value_type = Option<LogPlaceText>, inline)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after: Option<String>,
     /// A beginning of its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     actor: Option<String>,
@@ -70,7 +75,7 @@ impl RestartParams {
 }
 
 #[utoipa::path(get, path = "/api/v1/restarts", tag = "node", security(("token" = ["operator"])), params(RestartParams), responses(
-    (status = 200, body = RestartList),
+    (status = 200, body = RestartPage),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
 /// Lists restarts of the actors of all nodes, the newest first
@@ -79,8 +84,9 @@ pub(crate) async fn restarts(
     _: Operator,
     headers: HeaderMap,
     Params(params): Params<RestartParams>,
-) -> Answer<Json<RestartList>> {
-    let limit = nodes::limit_of(params.limit)?;
+) -> Answer<Json<RestartPage>> {
+    let limit = pages::limit_of(params.limit)?;
+    let place = Place::read(params.after.as_deref())?;
     let newer_than = read::one("newer_than", params.newer_than.as_deref())?;
     let (of_own, others, mut missing) = whom(&app, params.node.as_deref()).await?;
     if peers::is_node(&headers) && !others.is_empty() {
@@ -93,25 +99,28 @@ pub(crate) async fn restarts(
     }
     let mut restarts = Vec::new();
     if of_own {
-        restarts = own(&app, &params, newer_than, limit).await?;
+        restarts = pages::after(own(&app, &params, newer_than).await?, place.as_ref());
     }
     let asking = others.into_iter().map(|node| {
         let wanted = RestartParams { node: Some(node.component.clone()), ..params.clone() };
         let app = app.clone();
-        async move { (peers::get::<RestartList>(&app, &node, "restarts", &wanted).await, node.node) }
+        async move { (peers::get::<RestartPage>(&app, &node, "restarts", &wanted).await, node.node) }
     });
     let mut asking = futures::stream::iter(asking).buffer_unordered(AT_ONCE);
+    let mut more = false;
     while let Some((answer, name)) = asking.next().await {
         match answer {
-            Ok(list) => restarts.extend(list.restarts),
+            Ok(page) => {
+                restarts.extend(page.restarts);
+                more |= page.next.is_some();
+            }
             Err(why) => missing.push(NotAsked { node: Some(name), why }),
         }
     }
-    // Within a node the order of the log is kept.
-    restarts.sort_by_key(|restart| std::cmp::Reverse(restart.at));
-    restarts.truncate(limit);
+    pages::newest_first(&mut restarts);
+    let (restarts, next) = pages::of_log(restarts, place.as_ref(), limit, more);
     missing.sort_by(|a, b| a.node.cmp(&b.node));
-    Ok(Json(RestartList { restarts, missing }))
+    Ok(Json(RestartPage { restarts, next, missing }))
 }
 
 /// Whether this node's own are wanted, which others are to be asked, and who cannot be.
@@ -141,18 +150,23 @@ fn unknown(why: String) -> NotAsked {
 }
 
 /// Of this node's own log.
-async fn own(
-    app: &App,
-    params: &RestartParams,
-    newer_than: Option<Date>,
-    limit: usize,
-) -> Answer<Vec<Restart>> {
+async fn own(app: &App, params: &RestartParams, newer_than: Option<Date>) -> Answer<Vec<Restart>> {
     let node = app.node.clone();
     // All of them: the log is bounded.
     let found = tokio::task::spawn_blocking(move || node.restarts(usize::MAX)).await;
     let found = found.map_err(Refusal::defect)?.map_err(Refusal::defect)?;
     let found = found.into_iter().filter(|restart| params.admits(restart, newer_than));
-    Ok(found.take(limit).map(restart_line).collect())
+    Ok(found.map(restart_line).collect())
+}
+
+impl Logged for Restart {
+    fn at(&self) -> Date {
+        self.at
+    }
+
+    fn node(&self) -> &str {
+        &self.node
+    }
 }
 
 pub(crate) fn restart_line(found: restart_log::Restart) -> Restart {

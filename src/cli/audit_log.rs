@@ -1,18 +1,26 @@
 //! `ingestd audit-log`: who has done what, when and from where.
 
 use anyhow::Result;
+use ingest_queue::date::Date;
 
-use super::client::Server;
+use super::client::{Limit, Server};
 use super::screen::{Cell, Column, Screen, Table};
 use super::words;
-use crate::api::wire::AuditList;
+use crate::api::wire::AuditPage;
 
 /// The command's options.
 #[derive(Debug, clap::Args)]
 pub(super) struct AuditLog {
-    /// No more than so many
-    #[arg(long, value_name = "COUNT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    limit: u32,
+    /// Of this person alone
+    #[arg(long, value_name = "NAME")]
+    who: Option<String>,
+
+    /// After this date, or not as long ago as this: 2h, 3days
+    #[arg(long, value_name = "WHEN", value_parser = words::moment)]
+    newer_than: Option<Date>,
+
+    #[command(flatten)]
+    limit: Limit,
 
     #[command(flatten)]
     server: Server,
@@ -21,9 +29,14 @@ pub(super) struct AuditLog {
 impl AuditLog {
     pub(super) async fn run(self) -> Result<()> {
         let client = self.server.client()?;
-        let list: AuditList = client.send(client.get(&["audit"]).with("limit", Some(self.limit))).await?;
+        let is_narrowed = self.who.is_some() || self.newer_than.is_some();
+        let ask = client.get(&["audit"]).with("who", self.who).with("newer_than", self.newer_than);
+        let list: AuditPage = client.all(ask, self.limit, |_| {}).await?;
         if self.server.json() {
             return self.server.output().print(&list);
+        }
+        if list.entries.is_empty() && is_narrowed {
+            return Screen::stdout().say("Nobody has done anything like that.");
         }
         if list.entries.is_empty() {
             return Screen::stdout().say("Nobody has done anything yet.");

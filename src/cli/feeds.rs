@@ -4,11 +4,11 @@ use anyhow::Result;
 use clap::Subcommand;
 use reqwest::Method;
 
-use super::client::Server;
+use super::client::{Limit, Server};
 use super::confirm::Confirm;
 use super::screen::{Cell, Column, Records, Screen, Table};
 use super::words;
-use crate::api::wire::{FeedChanged, FeedLine, FeedList, FeedReset, ResetFeed, SetHold};
+use crate::api::wire::{FeedChanged, FeedLine, FeedPage, FeedReset, ResetFeed, SetHold};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Feeds {
@@ -30,6 +30,17 @@ pub(super) enum Feeds {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct List {
+    /// With this in the name, the kind, the place, the checkpoint or the trouble
+    #[arg(long)]
+    text: Option<String>,
+
+    /// That this node consumes, or is to consume
+    #[arg(long, value_name = "NAME")]
+    node: Option<String>,
+
+    #[command(flatten)]
+    limit: Limit,
+
     #[command(flatten)]
     server: Server,
 }
@@ -101,9 +112,14 @@ impl Feeds {
 impl List {
     async fn run(self) -> Result<()> {
         let client = self.server.client()?;
-        let list: FeedList = client.send(client.get(&["feeds"])).await?;
+        let is_narrowed = self.text.is_some() || self.node.is_some();
+        let ask = client.get(&["feeds"]).with("text", self.text).with("node", self.node);
+        let list: FeedPage = client.all(ask, self.limit, |_| {}).await?;
         if self.server.json() {
             return self.server.output().print(&list);
+        }
+        if list.feeds.is_empty() && is_narrowed {
+            return Screen::stdout().say("There are no such feeds.");
         }
         if list.feeds.is_empty() {
             return Screen::stdout().say("There are no feeds: the configuration has no [feeds.NAME].");

@@ -4,10 +4,10 @@ use anyhow::Result;
 use clap::Subcommand;
 use reqwest::Method;
 
-use super::client::Server;
+use super::client::{Limit, Server};
 use super::screen::{Cell, Column, Screen, Table};
 use super::words;
-use crate::api::wire::{LimitChanged, LimitList, SetLimit, UpkeepList, UpkeepRun};
+use crate::api::wire::{LimitChanged, LimitPage, SetLimit, UpkeepList, UpkeepRun};
 
 /// The command's options.
 #[derive(Debug, clap::Args)]
@@ -17,7 +17,25 @@ pub(super) struct LimitsCommand {
     what: Option<Change>,
 
     #[command(flatten)]
+    list: List,
+
+    #[command(flatten)]
     server: Server,
+}
+
+/// Which of them are shown.
+#[derive(Debug, clap::Args)]
+struct List {
+    /// Of this kind: `collection`, `host`, `profile` or `name`
+    #[arg(long)]
+    kind: Option<String>,
+
+    /// With this in the name
+    #[arg(long)]
+    text: Option<String>,
+
+    #[command(flatten)]
+    limit: Limit,
 }
 
 #[derive(Debug, Subcommand)]
@@ -73,7 +91,7 @@ fn number(text: &str) -> Result<Number, String> {
 impl LimitsCommand {
     pub(super) async fn run(self) -> Result<()> {
         match self.what {
-            None => show(&self.server).await,
+            None => show(&self.server, self.list).await,
             Some(Change::Set(Set { which, limit: Number(limit), server })) => {
                 let client = server.client()?;
                 let ask = client.ask(Method::PUT, &["limits", &which.kind, &which.name]);
@@ -88,9 +106,10 @@ impl LimitsCommand {
     }
 }
 
-async fn show(server: &Server) -> Result<()> {
+async fn show(server: &Server, list: List) -> Result<()> {
     let client = server.client()?;
-    let all: LimitList = client.send(client.get(&["limits"])).await?;
+    let ask = client.get(&["limits"]).with("kind", list.kind).with("text", list.text);
+    let all: LimitPage = client.all(ask, list.limit, |_| {}).await?;
     if server.json() {
         return server.output().print(&all);
     }

@@ -19,7 +19,8 @@ use ingest_store::engines::zookeeper::{Zookeeper, ZookeeperConfig};
 use ingest_store::{Limits, Session, Store};
 use serde_json::{Map, Value};
 
-use super::client::Server;
+use super::client::{Limit, Server};
+use super::confirm::Confirm;
 use super::exit::Failed;
 use super::progress;
 use super::screen::{Cell, Column, Records, Screen, Table};
@@ -92,6 +93,9 @@ pub(super) struct Requests {
     state: Option<String>,
 
     #[command(flatten)]
+    limit: Limit,
+
+    #[command(flatten)]
     at: TreeOption,
 
     #[command(flatten)]
@@ -102,6 +106,7 @@ pub(super) struct Requests {
 enum What {
     /// Show what a request came to, or how far it is
     Show {
+        /// The request's uuid
         id: String,
         #[command(flatten)]
         at: TreeOption,
@@ -110,7 +115,10 @@ enum What {
     },
     /// Take a request back, or away with its result
     Forget {
+        /// The request's uuid
         id: String,
+        #[command(flatten)]
+        confirm: Confirm,
         #[command(flatten)]
         at: TreeOption,
         #[command(flatten)]
@@ -323,33 +331,34 @@ impl Requests {
     pub(super) async fn run(self) -> Result<()> {
         match self.what {
             Some(What::Show { id, at, server }) => show(&id, &at, &server).await,
-            Some(What::Forget { id, at, server }) => forget(&id, &at, &server).await,
+            Some(What::Forget { id, confirm, at, server }) => {
+                confirm.can_be_asked("forgetting a request")?;
+                confirm.ask(
+                    &format!("Forget the request {id}"),
+                    "If it still waits, nobody does it; if it is done, its result is gone.",
+                )?;
+                forget(&id, &at, &server).await
+            }
             None if self.actions => actions(&self.server),
             None => self.list().await,
         }
     }
 
     async fn list(&self) -> Result<()> {
-        let lines = if let Some((queue, session)) = self.at.open().await? {
+        let page = if let Some((queue, session)) = self.at.open().await? {
             let lines = queue.requests().await.map_err(told);
             let _ = session.close().await;
             let wanted = |line: &RequestLine| self.state.as_ref().is_none_or(|state| line.state == *state);
-            lines?.iter().map(shown).filter(wanted).collect()
+            let lines = lines?;
+            let wanted = lines.iter().map(shown).filter(wanted).take(self.limit.get());
+            RequestPage { requests: wanted.collect(), next: None }
         } else {
             let client = self.server.client()?;
-            let (mut lines, mut after) = (Vec::new(), None);
-            loop {
-                let ask = client.get(&["requests"]).with("state", self.state.as_ref()).with("after", after);
-                let page: RequestPage = client.send(ask).await?;
-                lines.extend(page.requests);
-                after = page.next;
-                if after.is_none() {
-                    break lines;
-                }
-            }
+            let ask = client.get(&["requests"]).with("state", self.state.as_ref());
+            client.all(ask, self.limit, |_| {}).await?
         };
         if self.server.json() {
-            return self.server.output().print(&RequestPage { requests: lines, next: None });
+            return self.server.output().print(&page);
         }
         let mut table = Table::new([
             Column::word("ID"),
@@ -361,7 +370,7 @@ impl Requests {
             Column::text("AT").minor(),
             Column::text("PROGRESS").minor(),
         ]);
-        for line in &lines {
+        for line in &page.requests {
             table.row([
                 Cell::new(&line.id),
                 Cell::new(&line.action),

@@ -3,17 +3,16 @@
 use anyhow::Result;
 use ingest_queue::date::Date;
 
-use super::client::Server;
+use super::client::{Limit, Server};
 use super::screen::{Cell, Column, Screen, Table};
 use super::words;
-use crate::api::wire::{NotAsked, RestartList};
+use crate::api::wire::{NotAsked, RestartPage};
 
 /// The command's options.
 #[derive(Debug, clap::Args)]
 pub(super) struct Restarts {
-    /// No more than so many
-    #[arg(long, value_name = "COUNT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    limit: u32,
+    #[command(flatten)]
+    limit: Limit,
 
     /// Of this node alone; without it, of all nodes
     #[arg(long, value_name = "NAME")]
@@ -52,7 +51,6 @@ impl Restarts {
         let client = self.server.client()?;
         let ask = client
             .get(&["restarts"])
-            .with("limit", Some(self.limit))
             .with("node", self.node)
             .with("actor", self.actor)
             .with("pool", self.pool)
@@ -60,7 +58,10 @@ impl Restarts {
             .with("batch", self.batch)
             .with("reason", self.reason)
             .with("newer_than", self.newer_than);
-        let list: RestartList = client.send(ask).await?;
+        let mut list: RestartPage = client.all(ask, self.limit, |_| {}).await?;
+        // Each page names those that it had to do without.
+        list.missing.sort_by(|a, b| (&a.node, &a.why).cmp(&(&b.node, &b.why)));
+        list.missing.dedup();
         if self.server.json() {
             return self.server.output().print(&list);
         }

@@ -49,9 +49,14 @@ async fn requests_are_put_into_the_tree_seen_and_taken_back_without_a_node() {
     assert_eq!(json_of(&cli(&["requests", "--state", "done", "--json"]).await.is(0))["requests"], json!([]));
     cli(&["requests", "show", ID]).await.is(0).says(&["is waiting", "waits for a node"]);
     assert_eq!(json_of(&cli(&["requests", "show", ID, "--json"]).await.is(0))["state"], "waiting");
-    cli(&["requests", "forget", ID]).await.is(0).says(&["is gone."]);
+    cli(&["requests", "forget", ID])
+        .await
+        .is(12)
+        .complains(&["forgetting a request cannot be taken back", "--yes"]);
+    cli(&["requests", "show", ID]).await.is(0);
+    cli(&["requests", "forget", ID, "--yes"]).await.is(0).says(&["is gone."]);
     cli(&["requests", "show", ID]).await.is(10);
-    cli(&["requests", "forget", ID]).await.is(10);
+    cli(&["requests", "forget", ID, "--yes"]).await.is(10);
     run(command(dir.path(), nowhere, &["requests"])).await.is(8);
 
     // A node comes, and does what was left for it; whoever waits at the tree is told.
@@ -62,7 +67,7 @@ async fn requests_are_put_into_the_tree_seen_and_taken_back_without_a_node() {
     release.says(&["done by", "node-1", "held", "false", "changed", "true"]);
     let held = json_of(&cli(&["requests", "show", ID, "--json"]).await.is(0));
     assert_eq!((&held["ok"], &held["data"]["held"]), (&true.into(), &true.into()), "{held}");
-    assert_eq!(json_of(&cli(&["requests", "forget", ID, "--json"]).await.is(0)), json!({"id": ID}));
+    assert_eq!(json_of(&cli(&["requests", "forget", ID, "--yes", "--json"]).await.is(0)), json!({"id": ID}));
     let refused = cli(&["request", "job.hold", "-p", "jid=jid0000000099", "--json"]).await.is(10);
     assert_eq!(json_of(&refused)["problem"]["status"], 404);
     let paused = cli(&["request", "node.pause", "--node", "node-1", "--json"]).await.is(0);
@@ -162,8 +167,13 @@ async fn profiles_and_settings_are_changed_for_all_nodes() {
     assert_eq!(node.json(&["profile", "show", "maps"]).await["version"], 2);
     let nodes = node.json(&["nodes", "--ltime", &moment]).await;
     assert!(nodes["profiles"].as_str().unwrap().starts_with("1-"), "{nodes}");
-    node.cli(&["profile", "delete", "maps"]).await.is(0).says(&["The profile maps is gone."]);
-    node.cli(&["profile", "delete", "maps"]).await.is(10);
+    node.cli(&["profile", "delete", "maps"])
+        .await
+        .is(12)
+        .complains(&["deleting a profile cannot be", "--yes"]);
+    node.cli(&["profile", "show", "maps"]).await.is(0);
+    node.cli(&["profile", "delete", "maps", "--yes"]).await.is(0).says(&["The profile maps is gone."]);
+    node.cli(&["profile", "delete", "maps", "--yes"]).await.is(10);
     assert_eq!(node.json(&["profile", "list"]).await["profiles"].as_array().unwrap().len(), 1);
 
     node.cli(&["settings", "show"]).await.is(0).says(&["Nothing is set for the whole cluster."]);

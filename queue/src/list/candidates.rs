@@ -10,12 +10,13 @@ use std::str::FromStr;
 
 use ingest_store::{Kind, Session};
 
+use super::access::{AccessFilter, Place};
 use super::filter::Filter;
 use super::kept::Names;
 use super::{BAD_NAMES, Unread};
 use crate::error::{Error, Result};
 use crate::ids::{Bid, Jid};
-use crate::map::{self, QueueRef};
+use crate::map::{self, AccessSize, QueueRef};
 use crate::reads;
 use crate::states::{BatchList, JobState};
 
@@ -96,6 +97,26 @@ impl Candidates<Jid> {
         self.bad.extend(list.bad.iter().cloned());
         Ok(true)
     }
+}
+
+/// The access items that may match.
+pub(super) async fn access(
+    session: &Session,
+    filter: &AccessFilter,
+    after: Option<Place>,
+    newest_first: bool,
+) -> Result<Candidates<Place>> {
+    let mut candidates = Candidates::new();
+    let sizes = AccessSize::ALL.into_iter().filter(|size| filter.size.is_none_or(|only| only == *size));
+    for size in sizes {
+        if let Some(aid) = filter.aid {
+            candidates.add_known([Place { size, aid }]);
+        } else {
+            let read = |name: &str| name.parse().map(|aid| Place { size, aid });
+            candidates.add(session, &size.dir(), read).await?;
+        }
+    }
+    Ok(candidates.after(after, newest_first))
 }
 
 /// The jobs that may match.

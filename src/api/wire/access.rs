@@ -7,7 +7,7 @@ use ingest_queue::states::AccessState;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{AccessForm, AccessSizeWord, AccessStateWord, AidWord, ArkWord};
+use super::{AccessForm, AccessSizeWord, AccessStateWord, AidWord, ArkWord, Unreadable};
 
 /// What is wanted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -54,9 +54,16 @@ pub(crate) struct AccessPending {
     pub anticipated: Option<Date>,
 }
 
+/// A page of the items of both queues.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct AccessList {
+pub(crate) struct AccessPage {
     pub items: Vec<AccessLine>,
+    /// Where the next page begins; absent: this was the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    pub unreadable: Vec<Unreadable>,
+    /// How many candidates are left for later pages.
+    pub left: usize,
 }
 
 /// An item of an access queue.

@@ -26,10 +26,13 @@ impl Role {
     }
 }
 
-/// The newest first.
+/// A page of the log, the newest first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct AuditList {
+pub(crate) struct AuditPage {
     pub entries: Vec<AuditEntry>,
+    /// Where the next page begins; absent: this was the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
 }
 
 /// Something that somebody did.

@@ -7,9 +7,14 @@ use utoipa::ToSchema;
 
 use super::Hold;
 
+/// A page of the feeds, by name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct FeedList {
+pub(crate) struct FeedPage {
     pub feeds: Vec<FeedLine>,
+    /// Where the next page begins; absent: this was the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// All who consume feeds, on every page.
     pub workers: Vec<WorkerLine>,
 }
 

@@ -6,15 +6,18 @@ use ingest_queue::date::Date;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// All limits.
+/// A page of the limits, by kind and name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct LimitList {
+pub(crate) struct LimitPage {
     /// What holds for all that are not named, by kind.
     pub defaults: BTreeMap<String, u32>,
     /// The states in which limits of hosts hold, and those of all others.
     pub host_states: Vec<String>,
     pub states: Vec<String>,
     pub limits: Vec<LimitLine>,
+    /// Where the next page begins; absent: this was the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
 }
 
 /// One of them.

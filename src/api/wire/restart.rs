@@ -4,10 +4,13 @@ use ingest_queue::date::Date;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// The newest first.
+/// A page of restarts, the newest first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct RestartList {
+pub(crate) struct RestartPage {
     pub restarts: Vec<Restart>,
+    /// Where the next page begins; absent: this was the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
     /// Nodes whose restarts are not among them.
     #[serde(default)]
     pub missing: Vec<NotAsked>,

@@ -1,5 +1,6 @@
 //! Texts that are not any text, as the document describes them. What is allowed comes from the tables that decide it.
 
+use ingest_queue::limits::rules::Kind as LimitKind;
 use ingest_queue::map::AccessSize;
 use ingest_queue::states::{AccessState, BatchState, JobState, States};
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, OneOfBuilder, SchemaFormat, Type};
@@ -44,6 +45,10 @@ words! {
     // In a query, where an empty value is none.
     BidText: like("^(bid[01][0-9]{9})?$");
     JidText: like("^(jid[01][0-9]{9})?$");
+    LimitKindText: like(&format!("^({})?$", LimitKind::ALL.map(LimitKind::name).join("|")));
+    LogPlaceText: like(r"^(-?[0-9]{1,15}\.[0-9]{1,6}\.([0-9a-f]{2}){0,200})?$");
+    AidText: like("^(qid[01][0-9]{9})?$");
+    AccessPlaceText: like("^((small|large)-qid[01][0-9]{9})?$");
     DateText: OneOfBuilder::new().item(date()).item(text().max_length(Some(0)));
     PriorityText: like(&format!("^([0-9]|[1-9][0-9]|{})?$", classes().join("|")));
     AccessForm: one_of(["zip", "bag"]);

@@ -5,13 +5,13 @@ use ingest_queue::ids::Aid;
 use ingest_queue::states::States as _;
 use reqwest::Method;
 
-use crate::api::wire::{AccessActed, AccessList};
-use crate::cli::client::{Client, Server};
+use crate::api::wire::{AccessActed, AccessPage};
+use crate::cli::client::{Client, Limit, Server};
 use crate::cli::confirm::Confirm;
 use crate::cli::exit::Failed;
 use crate::cli::many::each;
 use crate::cli::screen::{Cell, Column, Screen, Table};
-use crate::cli::words;
+use crate::cli::{progress, words};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct List {
@@ -22,6 +22,9 @@ pub(crate) struct List {
     /// In any of these states
     #[arg(long, value_name = "STATE", value_delimiter = ',')]
     state: Vec<String>,
+
+    #[command(flatten)]
+    limit: Limit,
 
     #[command(flatten)]
     server: Server,
@@ -60,12 +63,16 @@ impl List {
     pub(super) async fn run(self) -> Result<()> {
         let client = self.server.client()?;
         let states = (!self.state.is_empty()).then(|| self.state.join(","));
-        let list: AccessList =
-            client.send(client.get(&["access"]).with("size", self.size).with("state", states)).await?;
+        let ask = client.get(&["access"]).with("size", self.size).with("state", states);
+        let bar = progress::waiting("reading");
+        let page: AccessPage =
+            client.all(ask, self.limit, |count| bar.set_message(format!("{count} items"))).await?;
+        bar.finish_and_clear();
         if self.server.json() {
-            return self.server.output().print(&list);
+            return self.server.output().print(&page);
         }
-        if list.items.is_empty() {
+        crate::cli::job::unreadable(&page.unreadable);
+        if page.items.is_empty() {
             return Screen::stdout().say("Nobody has asked for anything like that.");
         }
         let mut table = Table::new([
@@ -78,7 +85,7 @@ impl List {
             Column::word("CHANGED").minor(),
             Column::text("MESSAGE"),
         ]);
-        for item in &list.items {
+        for item in &page.items {
             table.row([
                 Cell::new(item.aid.to_string()),
                 Cell::new(item.size.name()),
@@ -136,9 +143,8 @@ impl Which {
         if let Some(size) = &self.size {
             return Ok(size.clone());
         }
-        let list: AccessList = client.send(client.get(&["access"])).await?;
-        let found: Vec<_> = list.items.iter().filter(|item| item.aid.to_string() == aid).collect();
-        match found.as_slice() {
+        let found: AccessPage = client.send(client.get(&["access"]).with("aid", Some(aid))).await?;
+        match found.items.as_slice() {
             [item] => Ok(item.size.name().to_owned()),
             [] => Err(Failed::NotThere(format!("there is no item {aid}")).into()),
             _ => Err(Failed::Usage(format!("both queues have an item {aid}: say --size")).into()),

@@ -9,7 +9,7 @@ use super::{Ask, Client};
 const PAGE: usize = 1000;
 
 /// How much of a list is wanted.
-#[derive(Debug, Clone, Copy, clap::Args)]
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub(crate) struct Limit {
     /// No more than so many; otherwise all
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
@@ -17,7 +17,7 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    fn get(self) -> usize {
+    pub(crate) fn get(self) -> usize {
         self.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
     }
 }
@@ -57,8 +57,9 @@ impl Client {
     }
 }
 
+/// What besides its lines a page has is either gathered from all of them, or taken from the last.
 macro_rules! page {
-    ($page:ident, $lines:ident) => {
+    ($page:ident: $lines:ident $(, all $more:ident)* $(, last $last:ident)*) => {
         impl Page for crate::api::wire::$page {
             fn next(&self) -> Option<&str> {
                 self.next.as_deref()
@@ -70,9 +71,9 @@ macro_rules! page {
 
             fn append(&mut self, next: Self) {
                 self.$lines.extend(next.$lines);
-                self.unreadable.extend(next.unreadable);
                 self.next = next.next;
-                self.left = next.left;
+                $(self.$more.extend(next.$more);)*
+                $(self.$last = next.$last;)*
             }
 
             fn truncate(&mut self, count: usize) {
@@ -82,5 +83,11 @@ macro_rules! page {
     };
 }
 
-page!(BatchPage, batches);
-page!(JobPage, jobs);
+page!(AccessPage: items, all unreadable, last left);
+page!(AuditPage: entries);
+page!(BatchPage: batches, all unreadable, last left);
+page!(FeedPage: feeds, last workers);
+page!(JobPage: jobs, all unreadable, last left);
+page!(LimitPage: limits, last defaults);
+page!(RequestPage: requests);
+page!(RestartPage: restarts, all missing);

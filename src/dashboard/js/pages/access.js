@@ -7,7 +7,7 @@ import { ask, choice, field } from "../dialogs.js";
 import { told, failed } from "../notices.js";
 import { badge } from "../states.js";
 import { asked, filters } from "../filters.js";
-import { section, table, text, when } from "../table.js";
+import { PAGE, pager, section, table, text, unreadable, when } from "../table.js";
 
 /** What was asked for in this tab: whoever has the token may fetch it, so only the tab keeps it. */
 const ASKED = "ingestd.access";
@@ -24,7 +24,7 @@ export function access(view) {
   const { app } = view;
   const mine = h("ul.rows");
   const own = section("Asked for in this tab", mine);
-  let items = [];
+  const damaged = h("div");
   const list = table({
     caption: "Access items",
     keyOf: ({ size, aid }) => `${size} ${aid}`,
@@ -69,6 +69,7 @@ export function access(view) {
       },
     ],
   });
+  const pages = pager(view);
   const requeue = async ({ size, aid }) => {
     try {
       const { state } = await api.post(`/access/items/${api.part(size)}/${api.part(aid)}/requeue`);
@@ -119,11 +120,14 @@ export function access(view) {
         reader.now();
       },
     });
-  const draw = () => {
-    const known = remembered().map((one) => ({
-      ...one,
-      item: items.find(({ aid, size }) => aid === one.aid && size === one.size),
-    }));
+  // What this tab has asked for may be on any page.
+  const itemOf = async ({ aid, size }, items, signal) =>
+    items.find((item) => item.aid === aid && item.size === size) ??
+    (await api.get(`/access${api.query({ aid, size })}`, signal)).items[0];
+  const draw = async (items, signal) => {
+    const known = await Promise.all(
+      remembered().map(async (one) => ({ ...one, item: await itemOf(one, items, signal) })),
+    );
     own.hidden = known.length === 0;
     keyed(
       mine,
@@ -147,13 +151,18 @@ export function access(view) {
       { name: "size", label: "Queue", values: [["", "both"], "small", "large"] },
       { name: "state", label: "State", values: [["", "any"], "pending", "processing", "completed", "failed"] },
     ]),
+    damaged,
     list.element,
+    pages.element,
   );
   const reader = view.reads(
     async (signal) => {
-      ({ items } = await api.get(`/access${api.query(asked(view, ["size", "state"]))}`, signal));
-      list.show(items);
-      draw();
+      const wanted = { ...asked(view, ["size", "state", "after"]), limit: PAGE };
+      const page = await api.get(`/access${api.query(wanted)}`, signal);
+      list.show(page.items);
+      pages.show({ ...page, shown: page.items.length });
+      unreadable(damaged, page.unreadable);
+      await draw(page.items, signal);
     },
     { on: "access", pause: 1_000 },
   );

@@ -5,7 +5,7 @@ import * as api from "../api.js";
 import { ask, field, reasonField } from "../dialogs.js";
 import { told } from "../notices.js";
 import { duration, number } from "../format.js";
-import { section, table, text, when } from "../table.js";
+import { PAGE, pager, section, table, text, when } from "../table.js";
 
 /** Who may consume a feed. */
 const POLICIES = { automatic: "automatic: any node", manual: "manual: chosen nodes" };
@@ -65,11 +65,14 @@ export function feeds(view) {
       { title: "Worker", cell: ({ worker }) => h("code", worker) },
     ],
   });
-  view.content.append(section("Feeds", all.element), section("Nodes that consume feeds", workers.element));
+  const pages = pager(view);
+  view.content.append(section("Feeds", all.element, pages.element), section("Nodes that consume feeds", workers.element));
   const reader = view.reads(
     async (signal) => {
-      const now = await api.get("/feeds", signal);
+      const wanted = { after: view.params.get("after"), limit: PAGE };
+      const now = await api.get(`/feeds${api.query(wanted)}`, signal);
       all.show(now.feeds);
+      pages.show({ ...now, shown: now.feeds.length });
       workers.show(now.workers);
     },
     { on: ["nodes", "batches", "beat"], pause: 1_000 },

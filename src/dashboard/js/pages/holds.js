@@ -5,7 +5,7 @@ import * as api from "../api.js";
 import { ask, field, reasonField, tick } from "../dialogs.js";
 import { told } from "../notices.js";
 import { number, plural } from "../format.js";
-import { jobLink, section, table, text, when } from "../table.js";
+import { PAGE, jobLink, pager, section, table, text, when } from "../table.js";
 
 const QUEUES = { ingest: "Ingest", accessSmall: "Access, small objects", accessLarge: "Access, large objects" };
 
@@ -227,17 +227,21 @@ function limits(view) {
       ],
       act: async ({ kind, name, limit }) => set(kind, name.trim(), limit),
     });
+  const pages = pager(view);
   const reader = view.reads(
     async (signal) => {
-      const now = await api.get("/limits", signal);
+      const after = view.params.get("after");
+      const now = await api.get(`/limits${api.query({ after, limit: PAGE })}`, signal);
       const defaults = Object.entries(now.defaults).map(([kind, limit]) => ({ kind, name: "default", limit }));
-      all.show([...defaults, ...now.limits]);
+      all.show([...(after ? [] : defaults), ...now.limits]);
+      pages.show({ ...now, shown: now.limits.length });
     },
     { on: ["jobs", "counts"], pause: 2_000 },
   );
   return section(
     "Limits",
     all.element,
+    pages.element,
     h("div.actions", h("button", { type: "button", onclick: add }, "Set a limit…")),
   );
 }
