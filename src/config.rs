@@ -144,17 +144,29 @@ fn check_in(path: Option<&Path>, environment: &Environment, places: &[PathBuf]) 
     check_all(path, environment, places, None)
 }
 
+/// The file that holds where none is named, if there is one.
+pub(crate) fn file_of(environment: &Environment) -> Option<PathBuf> {
+    found(None, environment, &PLACES.map(PathBuf::from))
+}
+
+/// The file that is named, on the command line or in the environment, or the first that is there.
+fn found(path: Option<&Path>, environment: &Environment, places: &[PathBuf]) -> Option<PathBuf> {
+    named(path, environment).or_else(|| places.iter().find(|place| place.exists()).cloned())
+}
+
+fn named(path: Option<&Path>, environment: &Environment) -> Option<PathBuf> {
+    let told = || environment.get(CONFIG).filter(|path| !path.is_empty()).map(PathBuf::from);
+    path.map(Path::to_owned).or_else(told)
+}
+
 fn check_all(
     path: Option<&Path>,
     environment: &Environment,
     places: &[PathBuf],
     cluster: Option<&Cluster>,
 ) -> Checked {
-    let named = path
-        .map(Path::to_owned)
-        .or_else(|| environment.get(CONFIG).filter(|path| !path.is_empty()).map(PathBuf::from));
-    let must = named.is_some();
-    let path = named.or_else(|| places.iter().find(|place| place.exists()).cloned());
+    let must = named(path, environment).is_some();
+    let path = found(path, environment, places);
     let mut reader = Reader::new(path.as_deref(), environment);
     let tree = path.as_deref().and_then(|path| file(path, must, &mut reader));
     let readable = path.is_none() || tree.is_some();

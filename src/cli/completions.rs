@@ -35,7 +35,7 @@ pub(super) struct Man {
     dir: Option<PathBuf>,
 
     /// Print all of it as one page in Markdown instead
-    #[arg(long, conflicts_with = "dir")]
+    #[arg(long, conflicts_with_all = ["dir", "json"])]
     markdown: bool,
 
     #[command(flatten)]

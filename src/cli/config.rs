@@ -85,15 +85,15 @@ impl Check {
                 "effective": effective.json(), "sources": sources, "problems": problems,
                 "cluster": { "looked": looked.is_some(), "mark": mark },
             });
-            println!("{}", serde_json::to_string_pretty(&all)?);
+            self.server.output().print(&all)?;
             return if problems.is_empty() { Ok(()) } else { Err(Wrong(problems.len()).into()) };
         }
-        print!("{}", effective.text());
-        match &looked {
-            None => println!("# {NOT_LOOKED}"),
-            Some(None) => println!("# Nothing is set for the whole cluster."),
-            Some(Some(cluster)) => println!("# With the settings of the cluster, {}.", cluster.mark),
-        }
+        let last = match &looked {
+            None => NOT_LOOKED.to_owned(),
+            Some(None) => "Nothing is set for the whole cluster.".to_owned(),
+            Some(Some(cluster)) => format!("With the settings of the cluster, {}.", cluster.mark),
+        };
+        Screen::stdout().text(&format!("{}# {last}\n", effective.text()))?;
         if problems.is_empty() { Ok(()) } else { Err(Problems(problems).into()) }
     }
 }

@@ -102,7 +102,9 @@ fn told(problem: &Problem) -> String {
 /// Tells why, and makes the code.
 pub(super) fn failed(error: &anyhow::Error) -> ExitCode {
     if let Some(problems) = error.downcast_ref::<Problems>() {
-        eprintln!("{problems}");
+        for line in problems.to_string().lines() {
+            Screen::note(line);
+        }
         return failed(&config::Wrong(problems.0.len()).into());
     }
     if let Some(failed) = error.downcast_ref::<Failed>() {

@@ -1,6 +1,6 @@
 //! `ingestd fsck`: are all invariants of the tree kept? And, with `--repair`, put right what is not.
 //!
-//! Where a node runs it is asked; with `--embedded` or `--zookeeper` the tree is opened directly.
+//! Where a node runs it is asked; with `--config`, `--embedded` or `--zookeeper` the tree is opened directly.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,22 +8,32 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use indicatif::ProgressBar;
+use ingest_queue::dialect::Dialect;
 use ingest_queue::fsck::{self, Code, Options, Progress};
 use ingest_store::engine::Engine;
 use ingest_store::engines::embedded::{Embedded, EmbeddedConfig};
 use ingest_store::engines::zookeeper::{Zookeeper, ZookeeperConfig};
-use ingest_store::{Limits, Store};
+use ingest_store::{EngineConfig, Limits, Store, StoreConfig};
 use reqwest::Method;
+use serde_json::json;
 
 use super::client::Server;
 use super::exit::Failed;
 use super::progress;
-use super::screen::Screen;
+use super::screen::{Cell, Column, Screen, Table};
 use crate::api::wire::{self, FsckLine};
+use crate::config::{self, Environment};
+
+/// How long the tree may take to answer at first.
+const CONNECT: Duration = Duration::from_secs(10);
 
 /// The command's options.
 #[derive(Debug, clap::Args)]
 pub(super) struct Fsck {
+    /// Open the tree of this configuration directly, in its dialect and with its user and certificates
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["zookeeper", "embedded", "dialect"])]
+    config: Option<PathBuf>,
+
     /// Open the tree on this ensemble (host:port,host:port/chroot) directly
     #[arg(long, value_name = "CONNECT", conflicts_with = "embedded")]
     zookeeper: Option<String>,
@@ -47,16 +57,21 @@ pub(super) struct Fsck {
     server: Server,
 }
 
-/// A tree that is opened here; the embedded one is closed when it is done with.
-type Opened = (Arc<dyn Engine>, Option<Embedded>);
+/// A tree that is opened here.
+struct Opened {
+    store: Store,
+    dialect: Dialect,
+    /// It is closed when it is done with.
+    embedded: Option<Embedded>,
+}
 
 impl Fsck {
     pub(super) async fn run(self) -> Result<()> {
         if self.codes {
-            return Screen::stdout().plain(&Code::table());
+            return self.tell_codes();
         }
-        let found = match self.engine()? {
-            Some((engine, embedded)) => self.directly(engine, embedded).await?,
+        let found = match self.open()? {
+            Some(opened) => self.directly(opened).await?,
             None => self.through_a_node().await?,
         };
         if self.server.json() {
@@ -72,33 +87,72 @@ impl Fsck {
         Err(Failed::Found(format!("the tree is not clean; {hint}")).into())
     }
 
-    fn engine(&self) -> Result<Option<Opened>> {
-        if let Some(connect) = &self.zookeeper {
-            let limit = Duration::from_secs(10);
-            let config = ZookeeperConfig { connect_limit: limit, ..ZookeeperConfig::new(connect.as_str()) };
-            return Ok(Some((Arc::new(Zookeeper::new(config)?), None)));
+    /// The table of findings that there are.
+    fn tell_codes(&self) -> Result<()> {
+        if self.server.json() {
+            let code = |code: &Code| {
+                let (severity, what, repair) = (code.severity().to_string(), code.title(), code.repair());
+                json!({ "code": code, "severity": severity, "what": what, "repair": repair })
+            };
+            let codes: Vec<_> = Code::ALL.iter().map(code).collect();
+            return self.server.output().print(&json!({ "codes": codes }));
         }
-        let Some(dir) = &self.embedded else { return Ok(None) };
-        if !dir.is_dir() {
-            bail!("{} is not a directory: there is no tree to check", dir.display());
+        let mut table = Table::new([
+            Column::word("CODE"),
+            Column::word("SEVERITY"),
+            Column::prose("WHAT IS WRONG"),
+            Column::prose("REPAIR"),
+        ]);
+        for code in Code::ALL {
+            let (severity, what, repair) = (code.severity().to_string(), code.title(), code.repair());
+            table.row([code.to_string(), severity, what.to_owned(), repair.to_owned()].map(Cell::new));
         }
-        let tree = Embedded::open(&EmbeddedConfig::new(dir))
-            .context("a tree that a node has open is checked through the node: leave --embedded out")?;
-        Ok(Some((Arc::new(tree.clone()), Some(tree))))
+        Screen::stdout().table(&table)
     }
 
-    async fn directly(&self, engine: Arc<dyn Engine>, embedded: Option<Embedded>) -> Result<wire::Fsck> {
-        let session = Store::new(engine, Limits::default()).session().await?;
-        let found = self.check(&session).await;
+    /// The tree that was named; none if a node is to be asked.
+    fn open(&self) -> Result<Option<Opened>> {
+        let (config, dialect) = if let Some(file) = &self.config {
+            let loaded = config::load(Some(file), &Environment::of_process())?;
+            (loaded.store, loaded.node.queue.dialect)
+        } else {
+            let engine = match (&self.zookeeper, &self.embedded) {
+                (Some(connect), _) => EngineConfig::Zookeeper(ZookeeperConfig::new(connect.as_str())),
+                (None, Some(dir)) => EngineConfig::Embedded(EmbeddedConfig::new(dir)),
+                (None, None) => return Ok(None),
+            };
+            (StoreConfig { engine, limits: Limits::default() }, self.dialect.get())
+        };
+        let (engine, embedded): (Arc<dyn Engine>, _) = match config.engine {
+            EngineConfig::Zookeeper(config) => {
+                (Arc::new(Zookeeper::new(ZookeeperConfig { connect_limit: CONNECT, ..config })?), None)
+            }
+            EngineConfig::Embedded(config) => {
+                if !config.dir.is_dir() {
+                    bail!("{} is not a directory: there is no tree to check", config.dir.display());
+                }
+                let option = if self.config.is_some() { "--config" } else { "--embedded" };
+                let tree = Embedded::open(&config).with_context(|| {
+                    format!("a tree that a node has open is checked through the node: leave {option} out")
+                })?;
+                (Arc::new(tree.clone()), Some(tree))
+            }
+        };
+        Ok(Some(Opened { store: Store::new(engine, config.limits), dialect, embedded }))
+    }
+
+    async fn directly(&self, opened: Opened) -> Result<wire::Fsck> {
+        let session = opened.store.session().await?;
+        let found = self.check(&session, opened.dialect).await;
         session.close().await?;
-        if let Some(tree) = embedded {
+        if let Some(tree) = opened.embedded {
             tree.close().await;
         }
         found
     }
 
-    async fn check(&self, session: &ingest_store::Session) -> Result<wire::Fsck> {
-        let options = Options::new(self.dialect.get());
+    async fn check(&self, session: &ingest_store::Session, dialect: Dialect) -> Result<wire::Fsck> {
+        let options = Options::new(dialect);
         let bar = progress::waiting("looking");
         let mut shown = |now: Progress| show(&bar, now.stage, now.done, now.total);
         let mut report = fsck::check(session, &options, &mut shown).await?;
@@ -111,6 +165,22 @@ impl Fsck {
         Ok(wire::Fsck::new(&repaired, &report))
     }
 
+    /// What to do where no node runs.
+    fn hint(&self) -> String {
+        let repair = if self.repair { " --repair" } else { "" };
+        match config::file_of(&Environment::of_process()) {
+            Some(file) => {
+                let file = file.display();
+                format!("where no node runs, `ingestd fsck --config {file}{repair}` opens the tree directly")
+            }
+            None => {
+                "where no node runs, --config FILE (that of a node), --embedded DIR or --zookeeper CONNECT \
+                     opens the tree directly"
+                    .to_owned()
+            }
+        }
+    }
+
     async fn through_a_node(&self) -> Result<wire::Fsck> {
         let client = self.server.client()?;
         let method = if self.repair { Method::POST } else { Method::GET };
@@ -118,9 +188,7 @@ impl Fsck {
         let asked = client.lines(client.ask(method, &["fsck"])).await;
         let mut lines = match asked {
             Err(error) if matches!(error.downcast_ref(), Some(Failed::NoServer { .. })) => {
-                let hint =
-                    "where no node runs, --embedded DIR or --zookeeper CONNECT opens the tree directly";
-                return Err(error.context(hint));
+                return Err(error.context(self.hint()));
             }
             other => other?,
         };

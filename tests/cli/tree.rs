@@ -1,17 +1,20 @@
-//! `fsck`, `audit` and `export`, through a node.
+//! `fsck`, `audit` and `export`, through a node and without one.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ingest_queue::date::Clock;
 use ingest_queue::map;
+use ingest_queue::queue::{Queue, Settings};
 use ingest_steps::archive;
 use ingest_steps::outcome::{Cancel, Progress};
 use ingest_store::engines::embedded::{Embedded, EmbeddedConfig};
+use ingest_store::engines::zookeeper::{Acl, Auth, Zookeeper, ZookeeperConfig};
 use ingest_store::{Limits, Mode, Store};
 use serde_json::{Value, json};
 
-use crate::kit::{TestNode, configure, spawn};
-use crate::ran::{command, run};
+use crate::kit::{TestNode, configure, on_a_server, spawn};
+use crate::ran::{Ran, command, run};
 
 #[tokio::test]
 async fn a_tree_is_checked_and_repaired_while_its_node_runs() {
@@ -45,6 +48,111 @@ async fn a_tree_is_checked_and_repaired_while_its_node_runs() {
     child.wait().unwrap();
     cli(&["fsck"]).await.is(8).complains(&["--embedded DIR or --zookeeper CONNECT"]);
     cli(&["fsck", "--embedded", "tree"]).await.is(0).says(&["0 findings"]);
+}
+
+/// A tree with one finding.
+async fn damage(store: &Store) {
+    let session = store.session().await.unwrap();
+    Queue::open(&session, Settings::new("test"), Clock::system()).await.unwrap();
+    let dangling = format!("{}/nobody", map::BATCH_UUIDS);
+    session.create_with_parents(dangling, "bid0000000042", Mode::Persistent).await.unwrap();
+    session.close().await.unwrap();
+}
+
+/// Found, put right, and clean then.
+async fn is_checked_and_repaired(dir: &Path, options: &[&str]) {
+    let cli = |more: &[&str]| run(command(dir, "http://127.0.0.1:9", &[&["fsck"], options, more].concat()));
+    cli(&[]).await.is(1).says(&["nobody", "1 findings, 0 repaired"]);
+    let repaired = cli(&["--repair", "--json"]).await.is(0);
+    let json: Value = serde_json::from_str(&repaired.out).unwrap();
+    assert_eq!(json["repaired"][0]["outcome"], "fixed", "{json}");
+    cli(&[]).await.is(0).says(&["0 findings"]);
+}
+
+#[tokio::test]
+async fn a_tree_on_a_server_is_checked_without_a_node() {
+    let connect = ingest_harness::shared_connect_string_with_chroot().await;
+    let dir = tempfile::tempdir().unwrap();
+    let zookeeper = Zookeeper::new(ZookeeperConfig::new(connect.as_str())).unwrap();
+    damage(&Store::new(Arc::new(zookeeper), Limits::default())).await;
+    is_checked_and_repaired(dir.path(), &["--zookeeper", &connect]).await;
+    let wrong =
+        run(command(dir.path(), "http://127.0.0.1:9", &["fsck", "--zookeeper", "127.0.0.1:port"])).await;
+    wrong.is(1).complains(&["is not a port"]);
+}
+
+#[tokio::test]
+async fn the_tree_of_a_configuration_is_checked_as_its_nodes_open_it() {
+    let connect = ingest_harness::shared_connect_string_with_chroot().await;
+    let identity = "acl = 'creator'\nauth = { user = 'ingest', password = 'right' }\n";
+    let dir = on_a_server(&connect, "", "");
+    let file = dir.path().join("ingestd.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let connected = format!("connect = '{connect}'\n");
+    std::fs::write(&file, text.replace(&connected, &format!("{connected}{identity}"))).unwrap();
+    let owner = ZookeeperConfig {
+        auth: Some(Auth { user: "ingest".into(), password: "right".into() }),
+        acl: Acl::Creator,
+        ..ZookeeperConfig::new(connect.as_str())
+    };
+    damage(&Store::new(Arc::new(Zookeeper::new(owner).unwrap()), Limits::default())).await;
+    let cli = |arguments: &[&str]| run(command(dir.path(), "http://127.0.0.1:9", arguments));
+    // Whoever does not say who asks sees nothing, and says so.
+    let stranger = cli(&["fsck", "--zookeeper", &connect]).await;
+    assert!(stranger.code != 0, "{stranger:?}");
+    is_checked_and_repaired(dir.path(), &["--config", "ingestd.toml"]).await;
+    let both = cli(&["fsck", "--config", "ingestd.toml", "--zookeeper", &connect]).await.is(2);
+    both.complains(&["cannot be used with"]);
+    cli(&["fsck", "--config", "ingestd.toml", "--dialect", "mrt-zk"]).await.is(2);
+    cli(&["fsck", "--config", "nowhere.toml"]).await.is(3).complains(&["nowhere.toml"]);
+
+    // Where no node answers, the command is named with the file that there is.
+    let mut named = command(dir.path(), "http://127.0.0.1:9", &["fsck", "--repair"]);
+    named.env("INGESTD_CONFIG", "ingestd.toml");
+    run(named).await.is(8).complains(&["`ingestd fsck --config ingestd.toml --repair`", "no node answers"]);
+    std::fs::create_dir(dir.path().join("config")).unwrap();
+    std::fs::copy(&file, dir.path().join("config/ingestd.toml")).unwrap();
+    cli(&["fsck"]).await.is(8).complains(&["`ingestd fsck --config config/ingestd.toml`"]);
+}
+
+#[tokio::test]
+async fn an_embedded_tree_is_checked_by_its_configuration_and_in_its_dialect() {
+    let dir = tempfile::tempdir().unwrap();
+    configure(dir.path(), "", "");
+    let config = ["--config", "ingestd.toml"];
+    let none = run(command(dir.path(), "http://127.0.0.1:9", &[&["fsck"], &config[..]].concat())).await;
+    none.is(1).complains(&["tree is not a directory"]);
+    let tree = Embedded::open(&EmbeddedConfig::new(dir.path().join("tree"))).unwrap();
+    damage(&Store::new(Arc::new(tree.clone()), Limits::default())).await;
+    tree.close().await;
+    is_checked_and_repaired(dir.path(), &config).await;
+
+    // What one dialect has to be is wrong in the other.
+    let file = dir.path().join("ingestd.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("[queue]\n", "[queue]\ndialect = 'mrt-zk'\n")).unwrap();
+    let cli = |options: &[&str]| {
+        run(command(dir.path(), "http://127.0.0.1:9", &[&["fsck", "--json"], options].concat()))
+    };
+    let (by_file, by_option) =
+        (cli(&config).await, cli(&["--embedded", "tree", "--dialect", "mrt-zk"]).await);
+    let as_design = cli(&["--embedded", "tree"]).await;
+    let findings = |ran: &Ran| serde_json::from_str::<Value>(&ran.out).unwrap()["report"]["findings"].clone();
+    assert_eq!(findings(&by_file), findings(&by_option));
+    assert_ne!(findings(&by_file), findings(&as_design), "the dialect is that of the file");
+    assert_eq!(by_file.code, by_option.code);
+}
+
+#[tokio::test]
+async fn the_table_of_findings_is_for_people_and_for_programs() {
+    let cli =
+        |arguments: &'static [&'static str]| run(command(Path::new("/"), "http://127.0.0.1:9", arguments));
+    cli(&["fsck", "--codes"]).await.is(0).says(&["CODE", "SEVERITY", "REPAIR", "U01"]);
+    let codes: Value = serde_json::from_str(&cli(&["fsck", "--codes", "--json"]).await.is(0).out).unwrap();
+    let codes = codes["codes"].as_array().unwrap();
+    assert_eq!(codes.len(), ingest_queue::fsck::Code::ALL.len());
+    assert!(codes.iter().all(|code| code["severity"].is_string() && code["repair"].is_string()), "{codes:?}");
+    cli(&["man", "--markdown", "--json"]).await.is(2).complains(&["cannot be used with"]);
 }
 
 #[tokio::test]

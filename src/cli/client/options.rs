@@ -114,6 +114,7 @@ impl Server {
             let pem = std::fs::read(file).with_context(|| file.display().to_string())?;
             let certificates = reqwest::Certificate::from_pem_bundle(&pem)
                 .with_context(|| format!("{}: no certificates", file.display()))?;
+            anyhow::ensure!(!certificates.is_empty(), "{}: no certificates", file.display());
             http = http.tls_certs_merge(certificates);
         }
         Ok(Client::new(http.build().context("no HTTP client can be made")?, self.server.clone(), self.ltime))
