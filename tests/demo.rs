@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -10,8 +10,23 @@ use std::process::{Command, Output, Stdio};
 use rocfl::ocfl::ValidationResult as _;
 use rustix::process::{Pid, Signal, kill_process};
 
+/// The program with nothing but itself: no variables, no configuration where it runs, and no way out but to a proxy that
+/// is not there.
+fn alone(dir: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ingestd"));
+    command.args(arguments).current_dir(dir).env_clear().env("PATH", std::env::var_os("PATH").unwrap());
+    for proxy in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"] {
+        command.env(proxy, "http://127.0.0.1:9");
+    }
+    command
+}
+
 fn demo(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_ingestd")).arg("demo").args(arguments).output().unwrap()
+    let empty = tempfile::tempdir().unwrap();
+    let output = alone(empty.path(), &[&["demo"], arguments].concat()).output().unwrap();
+    let left = std::fs::read_dir(empty.path()).unwrap().count();
+    assert_eq!(left, 0, "it leaves nothing where it was started");
+    output
 }
 
 fn both(output: &Output) -> String {
@@ -36,10 +51,29 @@ fn tells_the_story(output: &Output) {
     }
 }
 
-fn mails(dir: &Path) -> BTreeSet<String> {
-    let entries = std::fs::read_dir(dir.join("outbox")).unwrap();
-    let texts = entries.map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap());
-    texts.map(|text| text.lines().next().unwrap().to_owned()).collect()
+/// The subject of each mail, by its name.
+fn mails(dir: &Path) -> BTreeMap<String, String> {
+    let entries = std::fs::read_dir(dir.join("outbox")).unwrap().map(Result::unwrap);
+    let subject = |entry: std::fs::DirEntry| {
+        let name = entry.file_name().into_string().unwrap();
+        let text = std::fs::read_to_string(entry.path()).unwrap().replace("\r\n", "\n");
+        let head = text.split("\n\n").next().unwrap().replace("\n ", " ");
+        let of = name.strip_suffix(".eml").unwrap();
+        assert!(head.contains(&format!("Message-ID: <{of}>")), "{name}: {head}");
+        let subject = head.lines().find_map(|line| line.strip_prefix("Subject: ")).unwrap().to_owned();
+        (name, subject)
+    };
+    entries.map(subject).collect()
+}
+
+/// How many objects of a batch the subject says to be completed, and how many failed.
+fn told(subject: &str) -> (u32, u32) {
+    let counts = subject.rsplit(": ").next().unwrap();
+    let number = |what: &str| {
+        let part = counts.split(", ").find_map(|part| part.strip_suffix(what)).unwrap();
+        part.trim().parse().unwrap()
+    };
+    (number("completed"), number("failed"))
 }
 
 #[test]
@@ -50,7 +84,16 @@ fn the_demo_runs_with_nothing_but_itself_and_what_it_stored_is_valid() {
     tells_the_story(&output);
     let mails = mails(&place);
     assert_eq!(mails.len(), 8, "{mails:?}");
-    assert!(mails.contains("Message-ID: <bid0000000006-2@localhost>"), "{mails:?}");
+    let last = "bid0000000006-1@localhost.eml";
+    let partly = "Ingest: PARTLY FAILED -- Batch bid0000000006: 2 completed, 1 failed";
+    assert_eq!(mails.get(last).map(String::as_str), Some(partly), "{mails:?}");
+    let (updates, first): (Vec<_>, Vec<_>) = mails.iter().partition(|(name, _)| name.contains("-2@"));
+    let all_good = "Ingest: OK -- Update of batch bid0000000006: 3 completed, 0 failed";
+    assert_eq!(updates, [(&"bid0000000006-2@localhost.eml".to_owned(), &all_good.to_owned())]);
+    let sum = first.iter().map(|(_, subject)| told(subject)).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+    assert_eq!(sum, (10, 1), "{mails:?}");
+    let good = first.iter().filter(|(_, subject)| subject.starts_with("Ingest: OK -- Batch ")).count();
+    assert_eq!(good, 6, "{mails:?}");
     let storage = rocfl::ocfl::OcflRepo::fs_repo(place.join("storage"), None).unwrap();
     let mut validated = storage.validate_repo(true).unwrap();
     assert!(validated.storage_root_result().errors().is_empty());
@@ -62,10 +105,7 @@ fn the_demo_runs_with_nothing_but_itself_and_what_it_stored_is_valid() {
     }
     assert_eq!(objects, 11);
     let tree = place.join("tree");
-    let fsck = Command::new(env!("CARGO_BIN_EXE_ingestd"))
-        .args(["fsck", "--embedded", tree.to_str().unwrap()])
-        .output()
-        .unwrap();
+    let fsck = alone(dir.path(), &["fsck", "--embedded", tree.to_str().unwrap()]).output().unwrap();
     assert!(fsck.status.success(), "{}", both(&fsck));
     let work = std::fs::read_dir(place.join("work")).unwrap().flatten();
     let left: Vec<_> =
@@ -95,13 +135,10 @@ fn with_one_byte_of_a_sample_altered_it_tells_another_story() {
 
 #[tokio::test]
 async fn the_demo_stays_until_it_is_told_to_end_and_takes_everything_with_it() {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_ingestd"))
-        .arg("demo")
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let (mut address, mut dir) = (String::new(), String::new());
+    let empty = tempfile::tempdir().unwrap();
+    let mut command = alone(empty.path(), &["demo"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let (mut address, mut dir, mut printed) = (String::new(), String::new(), Vec::new());
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     for line in lines.by_ref() {
         let line = line.unwrap();
@@ -114,6 +151,15 @@ async fn the_demo_stays_until_it_is_told_to_end_and_takes_everything_with_it() {
         if line.ends_with("Ctrl-C ends it.") {
             break;
         }
+        printed.extend(line.strip_prefix("  ingestd ").map(str::to_owned));
+    }
+    // What it says to do works as it stands there.
+    for (command, says) in [("job list", "completed"), ("access submit", "token")] {
+        let line = printed.iter().rfind(|line| line.starts_with(command)).unwrap();
+        let ran = alone(empty.path(), &line.split(' ').collect::<Vec<_>>()).output().unwrap();
+        assert!(ran.status.success() && both(&ran).contains(says), "{line}: {}", both(&ran));
+        let arks = both(&ran).lines().filter(|line| line.contains("ark:/99999/")).count();
+        assert!(command != "job list" || arks == 11, "{}", both(&ran));
     }
     let counts: serde_json::Value =
         reqwest::get(format!("{address}api/v1/states/counts")).await.unwrap().json().await.unwrap();

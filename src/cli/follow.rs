@@ -92,7 +92,7 @@ async fn look_at(client: &Client, followed: &mut Followed, output: Output) -> Re
     let counts = now.line.jobs;
     let done = counts.completed + counts.failed + counts.deleted;
     let total = now.line.expansion.map_or(0, |expansion| expansion.total);
-    followed.bar.set_length(total);
+    progress::set_total(&followed.bar, total);
     followed.bar.set_position(done as u64);
     followed.bar.set_prefix(now.line.bid.to_string());
     followed.bar.set_message(now.line.state.name());

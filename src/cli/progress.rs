@@ -29,8 +29,18 @@ pub(super) fn waiting(label: &str) -> ProgressBar {
 
 /// So many things.
 pub(super) fn things(total: u64, label: &str) -> ProgressBar {
-    let bar = ProgressBar::new(total).with_style(style("{prefix} {msg:17} {wide_bar} {pos}/{len}"));
+    let bar = ProgressBar::no_length().with_style(style("{prefix} {msg:17} {wide_bar} {pos}/{len}"));
+    set_total(&bar, total);
     bar.with_prefix(label.to_owned())
+}
+
+/// Of none that are known nothing is done yet, and not everything.
+pub(super) fn set_total(bar: &ProgressBar, total: u64) {
+    if total == 0 {
+        bar.unset_length();
+    } else {
+        bar.set_length(total);
+    }
 }
 
 fn style(template: &str) -> ProgressStyle {

@@ -163,9 +163,15 @@ impl Story<'_> {
         );
         let ask = self.client.post(&["batches", &failed.to_string(), "update-report"]);
         let _: BatchActed = self.client.send(ask.json(&serde_json::json!({}))?).await?;
-        let batch =
-            Bars::new(&self.client, &told).until(|batch| batch.line.state == BatchState::Completed).await?;
-        ensure!(batch.len() == 1, "the batch is gone");
+        let batch = Bars::new(&self.client, &told).until_ended().await?;
+        let batch = &batch.first().context("the batch is gone")?.line;
+        ensure!(
+            batch.state == BatchState::Completed,
+            "{failed} should have completed now, and is {}: {}; see {}",
+            batch.state.name(),
+            batch.message,
+            self.log.display()
+        );
         title("What the depositor is told now")?;
         self.report(failed, 2)
     }

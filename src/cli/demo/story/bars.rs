@@ -1,11 +1,12 @@
-//! Batches while they are worked on: a bar for each, and one line with the jobs in each state. Where there is no
-//! terminal, each change of a batch is a line.
+//! Batches while they are worked on: a bar for each, and one for each state with the jobs that have come so far. Where
+//! there is no terminal, each change of a batch is a line.
 
+use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 
 use anyhow::Result;
 use indicatif::{MultiProgress, ProgressBar};
-use ingest_queue::states::{BatchState, States as _};
+use ingest_queue::states::{BatchState, JobState, States as _};
 
 use super::Told;
 use crate::api::wire::{Batch, Counts};
@@ -13,10 +14,29 @@ use crate::cli::client::{Change, Client};
 use crate::cli::progress;
 use crate::cli::screen::Screen;
 
+/// The states that a job passes, one after the other.
+const WAY: [JobState; 8] = [
+    JobState::Pending,
+    JobState::Estimating,
+    JobState::Provisioning,
+    JobState::Downloading,
+    JobState::Processing,
+    JobState::Recording,
+    JobState::Notify,
+    JobState::Completed,
+];
+
+/// How many jobs are in a state or have passed it. How far those that failed have come is not counted.
+fn reached(jobs: &BTreeMap<JobState, usize>, state: JobState) -> usize {
+    let at = WAY.iter().position(|one| *one == state);
+    let those = at.map_or(std::slice::from_ref(&state), |at| &WAY[at..]);
+    those.iter().filter_map(|state| jobs.get(state)).sum()
+}
+
 pub(super) struct Bars<'a> {
     client: &'a Client,
     batches: Vec<Line<'a>>,
-    states: ProgressBar,
+    states: Vec<(JobState, ProgressBar)>,
     _all: MultiProgress,
 }
 
@@ -34,7 +54,13 @@ impl<'a> Bars<'a> {
             Line { told, bar, seen: None }
         };
         let batches = batches.iter().map(bar).collect();
-        let states = all.add(progress::waiting("the jobs"));
+        let state = |state: JobState| {
+            // As wide as the id of a batch.
+            let bar = all.add(progress::things(0, &format!("{:13}", state.name())));
+            bar.set_message(if state == JobState::Failed { "" } else { "reached" });
+            (state, bar)
+        };
+        let states = WAY.into_iter().chain([JobState::Failed]).map(state).collect();
         Self { client, batches, states, _all: all }
     }
 
@@ -53,9 +79,8 @@ impl<'a> Bars<'a> {
             }
             change = events.next().await?;
         }
-        self.states.finish_and_clear();
-        for bar in &self.batches {
-            bar.bar.abandon();
+        for bar in self.batches.iter().map(|line| &line.bar).chain(self.states.iter().map(|(_, bar)| bar)) {
+            bar.abandon();
         }
         Ok(self.batches.into_iter().filter_map(|bar| bar.seen).collect())
     }
@@ -63,9 +88,11 @@ impl<'a> Bars<'a> {
     async fn look(&mut self, change: &Change) -> Result<()> {
         if std::io::stderr().is_terminal() {
             let counts: Counts = self.client.send(self.client.get(&["states", "counts"])).await?;
-            let some = counts.jobs.iter().filter(|(_, count)| **count > 0);
-            let some: Vec<String> = some.map(|(state, count)| format!("{state} {count}")).collect();
-            self.states.set_message(some.join("  "));
+            let all = counts.jobs.values().sum::<usize>();
+            for (state, bar) in &self.states {
+                progress::set_total(bar, all as u64);
+                bar.set_position(reached(&counts.jobs, *state) as u64);
+            }
         }
         for bar in &mut self.batches {
             let concerned = match change {
@@ -86,7 +113,7 @@ impl Line<'_> {
         let now: Batch = client.send(client.get(&["batches", &self.told.bid.to_string()])).await?;
         let (jobs, state) = (now.line.jobs, now.line.state.name());
         let total = now.line.expansion.map_or(0, |expansion| expansion.total);
-        self.bar.set_length(total);
+        progress::set_total(&self.bar, total);
         self.bar.set_position((jobs.completed + jobs.failed) as u64);
         self.bar.set_message(state);
         let before = self.seen.replace(now);
@@ -98,5 +125,19 @@ impl Line<'_> {
             Screen::note(&format!("  {bid}  {about}: {state}, {done} of {total} completed, {failed} failed"));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_has_reached_its_state_and_all_before_it() {
+        let jobs = [(JobState::Pending, 1), (JobState::Processing, 2), (JobState::Completed, 4)];
+        let jobs = BTreeMap::from_iter(jobs.into_iter().chain([(JobState::Failed, 8), (JobState::Held, 16)]));
+        let found = WAY.map(|state| reached(&jobs, state));
+        assert_eq!(found, [7, 6, 6, 6, 6, 4, 4, 4]);
+        assert_eq!(reached(&jobs, JobState::Failed), 8);
     }
 }
