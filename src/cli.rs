@@ -34,6 +34,7 @@ mod run;
 mod screen;
 mod shared;
 mod states;
+mod stats;
 mod submit;
 mod user;
 mod whose;
@@ -83,7 +84,7 @@ enum Command {
     /// Let a paused node take work again
     Resume(nodes::Mode),
     /// Let a node end when what runs there is done
-    Drain(nodes::Mode),
+    Drain(nodes::Drain),
     /// Show how many work on each state, and change it
     Pools(pools::Pools),
     /// Show how many are worked on at a time over all nodes, and change it
@@ -95,6 +96,8 @@ enum Command {
     Access(access::Access),
     /// List the nodes that live
     Nodes(nodes::Nodes),
+    /// Show what waited and what ended over time, in the whole cluster
+    Stats(stats::Stats),
     /// Ask something of the nodes by the tree, without HTTP
     Request(request::Request),
     /// List what was asked so, and what came of it
@@ -192,12 +195,13 @@ impl Command {
             Command::Feeds(feeds) => feeds.run().await,
             Command::Pause(mode) => mode.run("pause").await,
             Command::Resume(mode) => mode.run("resume").await,
-            Command::Drain(mode) => mode.run("drain").await,
+            Command::Drain(drain) => drain.run().await,
             Command::Pools(pools) => pools.run().await,
             Command::Limits(limits) => limits.run().await,
             Command::Upkeep(upkeep) => upkeep.run().await,
             Command::Access(access) => access.run().await,
             Command::Nodes(nodes) => nodes.run().await,
+            Command::Stats(stats) => stats.run().await,
             Command::Request(request) => request.run().await,
             Command::Requests(requests) => requests.run().await,
             Command::Profile(profile) => profile.run().await,
@@ -243,5 +247,24 @@ mod tests {
         let without: Vec<&str> =
             found.iter().filter(|(_, has_json)| !has_json).map(|(name, _)| name.as_str()).collect();
         assert_eq!(without, PLAIN);
+    }
+
+    fn unexplained(command: &clap::Command, name: &str, found: &mut Vec<String>) {
+        let arguments = command.get_arguments().filter(|argument| argument.get_help().is_none());
+        found.extend(arguments.map(|argument| format!("{name} {}", argument.get_id())));
+        if command.get_about().is_none() {
+            found.push(name.to_owned());
+        }
+        for child in command.get_subcommands().filter(|child| child.get_name() != "help") {
+            unexplained(child, &format!("{name} {}", child.get_name()), found);
+        }
+    }
+
+    #[test]
+    fn every_command_and_every_argument_says_what_it_is() {
+        let (mut command, mut found) = (command(), Vec::new());
+        command.build();
+        unexplained(&command, "ingestd", &mut found);
+        assert!(found.is_empty(), "{found:?}");
     }
 }

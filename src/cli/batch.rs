@@ -10,6 +10,8 @@ mod watch;
 use anyhow::Result;
 use clap::Subcommand;
 
+pub(super) use list::table;
+
 #[derive(Debug, Subcommand)]
 pub(super) enum Batch {
     /// List batches, the newest last

@@ -4,10 +4,10 @@ use anyhow::Result;
 use clap::Subcommand;
 use reqwest::Method;
 
-use super::client::Server;
+use super::client::{Limit, Server};
 use super::screen::{Cell, Column, Screen, Table};
-use super::words;
-use crate::api::wire::{HoldChanged, Holds, SetHold};
+use super::{batch, job, progress, words};
+use crate::api::wire::{BatchPage, HoldChanged, Holds, JobPage, SetHold};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Hold {
@@ -76,6 +76,10 @@ pub(super) struct ReleaseCollection {
     #[arg(long)]
     all: bool,
 
+    /// Only tell which jobs and batches that would be
+    #[arg(long, requires = "all")]
+    dry_run: bool,
+
     #[command(flatten)]
     server: Server,
 }
@@ -96,6 +100,7 @@ impl Release {
     pub(super) async fn run(self) -> Result<()> {
         match self {
             Release::Queue(release) => lift(&release.server, "queues", &release.what.queue, false).await,
+            Release::Collection(release) if release.dry_run => release.tell_which().await,
             Release::Collection(release) => {
                 lift(&release.server, "collections", &release.what.collection, release.all).await
             }
@@ -132,6 +137,40 @@ impl List {
             return Screen::stdout().say("Nothing is held.");
         }
         Screen::stdout().table(&table)
+    }
+}
+
+impl ReleaseCollection {
+    /// What `--all` would release, and nothing is.
+    async fn tell_which(&self) -> Result<()> {
+        let (client, collection) = (self.server.client()?, &self.what.collection);
+        let held =
+            |what: &str| client.get(&[what]).with("state", Some("held")).with("collection", Some(collection));
+        let bar = progress::waiting("reading");
+        let (jobs, batches) = (held("jobs"), held("batches"));
+        let jobs: JobPage = client.all(jobs, Limit::default(), |_| {}).await?;
+        let batches: BatchPage = client.all(batches, Limit::default(), |_| {}).await?;
+        bar.finish_and_clear();
+        if self.server.json() {
+            let (jobs, batches) = (&jobs.jobs, &batches.batches);
+            let which = serde_json::json!({ "collection": collection, "jobs": jobs, "batches": batches });
+            return self.server.output().print(&which);
+        }
+        let screen = Screen::stdout();
+        let count = [
+            words::count(jobs.jobs.len(), "job", "jobs"),
+            words::count(batches.batches.len(), "batch", "batches"),
+        ];
+        screen.say(&format!("Would be released with {collection}: {}.", count.join(", ")))?;
+        if !batches.batches.is_empty() {
+            screen.table(&batch::table(&batches.batches))?;
+        }
+        if !jobs.jobs.is_empty() {
+            screen.table(&job::table(&jobs.jobs))?;
+        }
+        job::unreadable(&batches.unreadable);
+        job::unreadable(&jobs.unreadable);
+        Ok(())
     }
 }
 

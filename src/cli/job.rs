@@ -11,6 +11,8 @@ mod show;
 use anyhow::Result;
 use clap::Subcommand;
 
+pub(super) use list::table;
+
 use super::screen::Screen;
 use crate::api::wire::Unreadable;
 

@@ -3,6 +3,7 @@
 use anyhow::Result;
 
 use super::client::{Client, Server};
+use super::confirm::Confirm;
 use super::exit::Failed;
 use super::screen::{Cell, Column, Paint, Records, Screen, Table};
 use super::words;
@@ -19,7 +20,7 @@ pub(super) struct Nodes {
     server: Server,
 }
 
-/// What `pause`, `resume` and `drain` take.
+/// What `pause` and `resume` take.
 #[derive(Debug, clap::Args)]
 pub(super) struct Mode {
     /// The node's name; otherwise the one that answers
@@ -27,6 +28,16 @@ pub(super) struct Mode {
 
     #[command(flatten)]
     server: Server,
+}
+
+/// What `drain` takes.
+#[derive(Debug, clap::Args)]
+pub(super) struct Drain {
+    #[command(flatten)]
+    confirm: Confirm,
+
+    #[command(flatten)]
+    mode: Mode,
 }
 
 impl Nodes {
@@ -52,6 +63,7 @@ impl Nodes {
             Column::word("PROFILES").minor(),
             Column::word("SETTINGS").minor(),
             Column::text("LAST RESTART").minor(),
+            Column::word("INCARNATION").minor(),
         ]);
         for node in &list.nodes {
             let name = if node.this { format!("{} *", node.node) } else { node.node.clone() };
@@ -67,6 +79,7 @@ impl Nodes {
                 runs(&node.profiles, &list.profiles),
                 runs(&node.settings, &list.settings),
                 Cell::new(node.last_restart.as_deref().unwrap_or_default()),
+                Cell::new(&node.incarnation),
             ]);
         }
         let screen = Screen::stdout();
@@ -133,9 +146,27 @@ fn this(node: &NodeNow) -> Result<()> {
     screen.table(&table)
 }
 
+impl Drain {
+    pub(super) async fn run(self) -> Result<()> {
+        self.confirm.can_be_asked("draining a node")?;
+        let client = self.mode.client().await?;
+        let name = self.mode.node.clone().unwrap_or_else(|| format!("the node at {}", client.server()));
+        self.confirm.ask(
+            &format!("Drain {name}"),
+            "It takes nothing new, gives back what does not come to its end within shutdown.grace, and its process \
+             ends: it has to be started again where it runs.",
+        )?;
+        self.mode.change(&client, "drain").await
+    }
+}
+
 impl Mode {
     pub(super) async fn run(self, mode: &str) -> Result<()> {
         let client = self.client().await?;
+        self.change(&client, mode).await
+    }
+
+    async fn change(&self, client: &Client, mode: &str) -> Result<()> {
         let changed: ModeChanged = client.send(client.post(&["node", mode])).await?;
         if self.server.json() {
             return self.server.output().print(&changed);

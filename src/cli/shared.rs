@@ -8,6 +8,7 @@ use reqwest::Method;
 use serde_json::{Map, Value};
 
 use super::client::Server;
+use super::confirm::Confirm;
 use super::exit::Failed;
 use super::screen::{Cell, Column, Screen, Table};
 use crate::api::wire::{
@@ -24,6 +25,7 @@ pub(super) enum Profile {
     },
     /// Show a profile as it is in the tree
     Show {
+        /// The profile's name
         name: String,
         #[command(flatten)]
         server: Server,
@@ -37,7 +39,10 @@ pub(super) enum Profile {
     },
     /// Remove a profile from the tree; jobs that were made with it end with it
     Delete {
+        /// The profile's name
         name: String,
+        #[command(flatten)]
+        confirm: Confirm,
         #[command(flatten)]
         server: Server,
     },
@@ -53,6 +58,7 @@ pub(super) enum Settings {
     },
     /// Set keys for all nodes: KEY=VALUE
     Set {
+        /// A key of the configuration, and what it is to be: JSON or a text
         #[arg(required = true, value_name = "KEY=VALUE")]
         settings: Vec<String>,
         #[command(flatten)]
@@ -60,6 +66,7 @@ pub(super) enum Settings {
     },
     /// Leave keys to each node's own configuration again
     Unset {
+        /// A key that was set
         #[arg(required = true, value_name = "KEY")]
         keys: Vec<String>,
         #[command(flatten)]
@@ -107,7 +114,13 @@ impl Profile {
                 let ask = client.ask(Method::PUT, &["profiles", stem]).json(&PutProfile { text })?;
                 changed(&server, &client.send(ask).await?)
             }
-            Profile::Delete { name, server } => {
+            Profile::Delete { name, confirm, server } => {
+                confirm.can_be_asked("deleting a profile")?;
+                confirm.ask(
+                    &format!("Delete the profile {name}"),
+                    "It goes from the tree, for all nodes: where no file has it too, deposits for it are refused. Jobs \
+                     that were made with it end with it.",
+                )?;
                 let client = server.client()?;
                 changed(&server, &client.send(client.ask(Method::DELETE, &["profiles", &name])).await?)
             }

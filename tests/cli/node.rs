@@ -14,7 +14,8 @@ use ingest_store::recipes::shard;
 use ingest_store::{Limits, Mode, Store};
 use serde_json::json;
 
-use crate::kit::{TestNode, configure};
+use crate::kit::{TestNode, configure, on_a_server};
+use crate::ran::{command, run};
 
 #[tokio::test]
 async fn a_node_is_paused_resumed_and_drained() {
@@ -29,9 +30,97 @@ async fn a_node_is_paused_resumed_and_drained() {
     node.cli(&["resume", "node-2"]).await.is(10).complains(&["there is no node node-2: there are node-1"]);
     node.cli(&["resume"]).await.is(0).says(&["is running."]);
     assert_eq!(node.get("/readyz").await.status, 200);
-    node.cli(&["drain"]).await.is(0).says(&["draining: it ends when what runs is done"]);
+    node.cli(&["drain"]).await.is(12).complains(&["draining a node cannot be taken back", "--yes"]);
+    node.cli(&["drain", "node-1"]).await.is(12);
+    assert_eq!(node.json(&["nodes", "--this"]).await["mode"], "running", "nothing was done");
+    node.cli(&["drain", "--yes"]).await.is(0).says(&["draining: it ends when what runs is done"]);
     assert_eq!(node.ended().await.code(), Some(0));
     node.cli(&["nodes"]).await.is(8).complains(&["no node answers at", "ingestd run", "--server"]);
+}
+
+/// A node of this name on a tree that it shares with others.
+async fn on_the_same_tree(connect: &str, name: &str) -> TestNode {
+    let dir = on_a_server(connect, "", "");
+    let file = dir.path().join("ingestd.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(file, text.replace("name = 'node-1'", &format!("name = '{name}'"))).unwrap();
+    TestNode::start_in(dir, reqwest::Client::builder()).await
+}
+
+#[tokio::test]
+async fn another_node_is_told_by_its_name_or_by_its_address() {
+    let connect = ingest_harness::shared_connect_string_with_chroot().await;
+    let (first, mut second) =
+        (on_the_same_tree(&connect, "node-1").await, on_the_same_tree(&connect, "node-2").await);
+    let mode = async |node: &TestNode| node.get("/api/v1/node").await.json["mode"].clone();
+    let list = first.json(&["nodes"]).await;
+    let incarnation = list["nodes"][1]["incarnation"].as_str().unwrap();
+    first.cli(&["nodes"]).await.is(0).says(&["node-1 *", "node-2", "INCARNATION", incarnation]);
+    let told = first.cli(&["pause", "node-2"]).await.is(0);
+    told.says(&[&format!("The node at {}/ is paused.", second.base)]);
+    assert_eq!((mode(&first).await, mode(&second).await), (json!("running"), json!("paused")));
+    first.cli(&["resume", "node-2"]).await.is(0).says(&["is running."]);
+    assert_eq!(mode(&second).await, "running");
+    // By its address, which goes before what the environment says.
+    let at = ["--server", &second.base];
+    first.cli(&[&["pause"], &at[..]].concat()).await.is(0).says(&[&second.base, "is paused."]);
+    assert_eq!((mode(&first).await, mode(&second).await), (json!("running"), json!("paused")));
+    let this = first.json(&[&["nodes", "--this"], &at[..]].concat()).await;
+    assert_eq!((&this["node"], &this["mode"]), (&json!("node-2"), &json!("paused")));
+
+    first.cli(&["drain", "node-2"]).await.is(12);
+    assert_eq!(mode(&second).await, "paused", "nothing was done");
+    first.cli(&["drain", "node-2", "--yes"]).await.is(0).says(&["is draining"]);
+    assert_eq!(second.ended().await.code(), Some(0));
+    assert_eq!(mode(&first).await, "running");
+    first.cli(&["drain", "node-2", "--yes"]).await.is(10).complains(&["there is no node node-2"]);
+}
+
+#[tokio::test]
+async fn a_node_that_speaks_tls_is_asked_with_its_certificate() {
+    let dir = tempfile::tempdir().unwrap();
+    let issued = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let pem = issued.cert.pem();
+    std::fs::write(dir.path().join("cert.pem"), &pem).unwrap();
+    std::fs::write(dir.path().join("key.pem"), issued.signing_key.serialize_pem()).unwrap();
+    configure(dir.path(), "tls = { cert = 'cert.pem', key = 'key.pem' }", "");
+    let config = dir.path().join("ingestd.toml");
+    let text = std::fs::read_to_string(&config).unwrap().replace("[fetch]\n", "[fetch]\nca = 'cert.pem'\n");
+    std::fs::write(&config, text).unwrap();
+    let trusted = reqwest::Certificate::from_pem(pem.as_bytes()).unwrap();
+    let node = TestNode::start_in(dir, reqwest::Client::builder().tls_certs_only([trusted])).await;
+    assert!(node.base.starts_with("https://127.0.0.1:"), "{}", node.base);
+    node.cli(&["nodes"]).await.is(8).complains(&["no node answers at", "certificate"]);
+    node.cli(&["nodes", "--ca-file", "cert.pem"]).await.is(0).says(&["node-1 *"]);
+    node.cli(&["nodes", "--ca-file", "nowhere.pem"]).await.is(1).complains(&["nowhere.pem"]);
+    node.cli(&["nodes", "--ca-file", "ingestd.toml"])
+        .await
+        .is(1)
+        .complains(&["ingestd.toml: no certificates"]);
+    let mut told = command(node.dir.path(), &node.base, &["pause"]);
+    told.env("INGESTD_CA_FILE", "cert.pem");
+    run(told).await.is(0).says(&["is paused."]);
+    // What is uploaded goes the same way.
+    node.cli(&["resume", "--ca-file", "cert.pem"]).await.is(0);
+    std::fs::write(node.dir.path().join("a.txt"), "a").unwrap();
+    let submit =
+        ["submit", "a.txt", "-p", "test_content", "--submitter", "ann", "--wait", "--ca-file", "cert.pem"];
+    node.cli(&submit).await.is(0).says(&["is handed over"]);
+}
+
+#[tokio::test]
+async fn what_was_written_down_over_time_is_told() {
+    let node = TestNode::start_with("", "[stats]\nevery = '1s'\n[pools.pending]\nsize = 0\n").await;
+    node.cli(&["stats"]).await.is(0).says(&["Nothing was written down yet"]);
+    let bid = node.submit("a.txt", "a").await;
+    node.job_is(&bid, "pending").await;
+    let line = ingest_harness::eventually("a line", std::time::Duration::from_mins(1), || async {
+        let found = node.json(&["stats"]).await["lines"].as_array().unwrap().last().cloned();
+        found.filter(|line| line["waiting"]["pending"] == 1)
+    })
+    .await;
+    assert_eq!((&line["node"], &line["completed"]), (&json!("node-1"), &json!(0)), "{line}");
+    node.cli(&["stats"]).await.is(0).says(&["AT", "COMPLETED", "WAITING", "1 pending", "node-1"]);
 }
 
 #[tokio::test]
@@ -56,6 +145,13 @@ async fn collections_and_queues_are_held_and_released() {
     node.cli(&["hold", "collection", "tests"]).await.is(0).says(&["was held already"]);
     node.cli(&["hold", "list"]).await.is(0).says(&["collection", "tests", "the disk is full"]);
     let bid = node.submit("a.txt", "a").await;
+    node.batch_is(&bid, "held").await;
+    let dry = ["release", "collection", "tests", "--all", "--dry-run"];
+    node.cli(&dry).await.is(0).says(&["Would be released with tests: 0 jobs, 1 batch.", &bid]);
+    let which = node.json(&dry).await;
+    assert_eq!((&which["batches"][0]["bid"], &which["jobs"]), (&json!(bid), &json!([])), "{which}");
+    node.cli(&["release", "collection", "tests", "--dry-run"]).await.is(2).complains(&["--all"]);
+    node.cli(&["hold", "list"]).await.is(0).says(&["tests"]);
     node.batch_is(&bid, "held").await;
     let released = node.cli(&["release", "collection", "tests", "--all"]).await.is(0);
     released.says(&["is not held any more", "Released: 0 jobs, 1 batch."]);

@@ -11,13 +11,21 @@ use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::kit::TestNode;
 
-/// Runs a command on a terminal of 90 columns; `answer` is typed when a question was asked.
+/// Runs a command against a node on a terminal; `answer` is typed when a question was asked.
 fn on_a_terminal(
     node: &TestNode,
     arguments: &[&str],
     variables: &[(&str, &str)],
     answer: &str,
 ) -> (i32, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ingestd"));
+    command.args(arguments).current_dir(node.dir.path()).env_clear();
+    command.env("INGESTD_SERVER", &node.base).env("TERM", "xterm").envs(variables.iter().copied());
+    with_a_terminal(command, answer)
+}
+
+/// Runs a command on a terminal of 90 columns.
+fn with_a_terminal(mut command: Command, answer: &str) -> (i32, String) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&ours).unwrap();
     unlockpt(&ours).unwrap();
@@ -25,9 +33,6 @@ fn on_a_terminal(
     let theirs: OwnedFd = rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
     tcsetwinsize(&theirs, Winsize { ws_row: 40, ws_col: 90, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
     let stdio = || Stdio::from(theirs.try_clone().unwrap());
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ingestd"));
-    command.args(arguments).current_dir(node.dir.path()).env_clear();
-    command.env("INGESTD_SERVER", &node.base).env("TERM", "xterm").envs(variables.iter().copied());
     let mut child = command.stdin(stdio()).stdout(stdio()).stderr(stdio()).spawn().unwrap();
     drop(command);
     drop(theirs);
@@ -85,6 +90,21 @@ async fn what_cannot_be_taken_back_is_asked_about() {
     let (code, seen) = on_a_terminal(&node, &["batch", "delete", &bid, "--yes"], &[], "");
     assert_eq!(code, 0, "{seen}");
     assert!(!seen.contains("[y/N]"), "{seen}");
+
+    let (code, seen) = on_a_terminal(&node, &["profile", "delete", "maps"], &[], "n\n");
+    assert_eq!(code, 12, "{seen}");
+    assert!(seen.contains("where no file has it too") && seen.contains("profile maps? [y/N]"), "{seen}");
+    let id = "11111111-2222-4333-8444-555555555555";
+    let (code, seen) = on_a_terminal(&node, &["requests", "forget", id], &[], "n\n");
+    assert_eq!(code, 12, "{seen}");
+    assert!(seen.contains("its result is gone") && seen.contains(&format!("{id}? [y/N]")), "{seen}");
+    let (code, seen) = on_a_terminal(&node, &["drain", "node-1"], &[], "n\n");
+    assert_eq!(code, 12, "{seen}");
+    assert!(seen.contains("its process ends") && seen.contains("Drain node-1? [y/N]"), "{seen}");
+    assert_eq!(node.get("/readyz").await.status, 200, "nothing was done");
+    let (code, seen) = on_a_terminal(&node, &["drain"], &[], "y\n");
+    assert_eq!(code, 0, "{seen}");
+    assert!(seen.contains("is draining"), "{seen}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -96,4 +116,34 @@ async fn a_batch_that_is_waited_for_has_a_bar() {
     let (code, seen) = on_a_terminal(&node, &arguments, &[], "");
     assert_eq!(code, 0, "{seen}");
     assert!(seen.contains("is handed over") && seen.contains("1/1"), "{seen:?}");
+}
+
+#[test]
+fn the_demo_has_a_bar_for_each_batch_and_for_each_state() {
+    let empty = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ingestd"));
+    command.args(["demo", "--once"]).current_dir(empty.path()).env_clear().env("TERM", "xterm");
+    let (code, seen) = with_a_terminal(command, "");
+    assert_eq!(code, 0, "{seen}");
+    // A bar fills its line, and what is drawn next follows at once: a name, the bar, and how many of how many.
+    let drawn = |name: &str, count: &str| {
+        let bars = seen.match_indices(name).filter_map(|(at, _)| seen[at + name.len()..].split_once('/'));
+        bars.filter(|(bar, rest)| {
+            let done: String = bar.chars().rev().take_while(char::is_ascii_digit).collect();
+            let all: String = rest.chars().take_while(char::is_ascii_digit).collect();
+            let is_bar = bar.contains('█') && !bar.contains('\u{1b}');
+            is_bar && format!("{}/{all}", done.chars().rev().collect::<String>()) == count
+        })
+        .count()
+    };
+    for bid in 0..6 {
+        let bid = format!("bid{bid:010}");
+        assert!(drawn(&bid, "1/1") + drawn(&bid, "2/2") + drawn(&bid, "3/3") > 0, "{bid}: {seen:?}");
+    }
+    for state in ["pending", "estimating", "provisioning", "downloading", "processing", "recording", "notify"]
+    {
+        assert!(drawn(state, "10/11") > 0, "{state}: {seen:?}");
+        assert!(drawn(state, "11/11") > 0, "{state}, once the source is repaired: {seen:?}");
+    }
+    assert!(drawn("completed", "10/11") > 0 && drawn("failed", "1/11") > 0, "{seen:?}");
 }

@@ -47,6 +47,16 @@ impl List {
 
 fn print(page: &BatchPage) -> Result<()> {
     let screen = Screen::stdout();
+    if page.batches.is_empty() {
+        screen.say("There are no such batches.")?;
+    } else {
+        screen.table(&table(&page.batches))?;
+    }
+    crate::cli::job::unreadable(&page.unreadable);
+    Ok(())
+}
+
+pub(crate) fn table(batches: &[BatchLine]) -> Table {
     let mut table = Table::new([
         Column::word("BATCH"),
         Column::word("STATE"),
@@ -58,16 +68,10 @@ fn print(page: &BatchPage) -> Result<()> {
         Column::word("CHANGED").minor(),
         Column::text("MESSAGE"),
     ]);
-    for batch in &page.batches {
+    for batch in batches {
         table.row(row(batch));
     }
-    if table.is_empty() {
-        screen.say("There are no such batches.")?;
-    } else {
-        screen.table(&table)?;
-    }
-    crate::cli::job::unreadable(&page.unreadable);
-    Ok(())
+    table
 }
 
 fn row(batch: &BatchLine) -> [Cell; 9] {

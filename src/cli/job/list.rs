@@ -42,7 +42,7 @@ impl List {
     }
 }
 
-pub(super) fn table(jobs: &[JobLine]) -> Table {
+pub(crate) fn table(jobs: &[JobLine]) -> Table {
     let mut table = Table::new([
         Column::word("JOB"),
         Column::word("BATCH"),
