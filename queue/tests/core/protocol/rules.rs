@@ -1,8 +1,10 @@
 //! What holds in every state, and when everything has come to its end. Written from the design, and not from the code.
 
+use ingest_queue::dialect::Dialect;
 use ingest_queue::ids::Jid;
 use ingest_queue::map::{self, BatchNode, QueueRef};
 use ingest_queue::states::{BatchList, BatchState, JobState};
+use ingest_store::path;
 
 use super::people::is_far_enough;
 use super::setup::Setup;
@@ -55,10 +57,13 @@ impl World {
         Ok(())
     }
 
-    fn queues_of(&self, jid: Jid) -> Vec<&str> {
-        let end = format!("-{jid}");
-        let refs = self.tree.nodes().map(|(path, _)| path);
-        refs.filter(|path| path.starts_with("/jobs/states/") && path.ends_with(&end)).collect()
+    fn queues_of(&self, jid: Jid) -> Vec<String> {
+        let end = jid.to_string();
+        let queues = JobState::queues(Dialect::Design).map(map::queue);
+        let refs = queues.into_iter().flat_map(|queue| {
+            self.tree.children(&queue).map(|name| path::join(&queue, name)).collect::<Vec<_>>()
+        });
+        refs.filter(|path| path.ends_with(&end)).collect()
     }
 
     fn lists_of(&self, jid: Jid) -> Vec<BatchList> {

@@ -175,27 +175,44 @@ impl Hash for World {
 }
 
 impl World {
-    /// Without what nothing can depend on.
+    /// With this tree, and without what nothing can depend on.
     pub(super) fn tidied(mut self, tree: Tree) -> Self {
-        let awaited: Vec<String> =
-            self.hands().flat_map(|hand| hand.texts().map(str::to_owned).collect::<Vec<_>>()).collect();
-        let mut tree = tree;
+        self.put_tree(tree);
+        self.forget();
+        self
+    }
+
+    /// The texts of commits that somebody may look for.
+    fn awaited(&self) -> Vec<String> {
+        self.hands().flat_map(|hand| hand.texts().map(str::to_owned).collect::<Vec<_>>()).collect()
+    }
+
+    pub(super) fn put_tree(&mut self, mut tree: Tree) {
+        let awaited = self.awaited();
         for (at, node) in tree.nodes_mut() {
             if at != map::JOBS {
                 node.creates = 0;
             }
-            match path::name(at) {
-                "history" => node.data = without(&node.data, &awaited),
-                "lock" if !node.data.is_empty() && !is_in(&node.data, &awaited) => node.data = Bytes::new(),
-                "status" if at.starts_with(map::BATCHES) => node.data = without_commits(&node.data, &awaited),
-                "expansion" => node.data = without_commit(&node.data, &awaited),
-                _ => {}
+            if !names_a_commit(&node.data) {
+                continue;
             }
+            node.data = match path::name(at) {
+                "history" => without(&node.data, &awaited),
+                "lock" if !is_in(&node.data, &awaited) => Bytes::new(),
+                "status" if at.starts_with(map::BATCHES) => without_commits(&node.data, &awaited),
+                "expansion" => without_commit(&node.data, &awaited),
+                _ => continue,
+            };
         }
         self.tree = Shared::new(tree);
+    }
+
+    /// What nodes remember, too.
+    pub(super) fn forget(&mut self) {
+        let awaited = self.awaited();
         for node in &mut self.nodes {
-            for lease in &mut node.leases {
-                lease.history = lease.history.as_ref().map(|data| without(data, &awaited));
+            for history in node.leases.iter_mut().filter_map(|lease| lease.history.as_mut()) {
+                *history = without(history, &awaited);
             }
             if let Some(work) = &mut node.batch {
                 work.status = without_commits(&work.status, &awaited);
@@ -204,8 +221,11 @@ impl World {
         // A session that has nothing can end without anybody noticing.
         let tree = &self.tree;
         self.orphans.retain(|session| tree.has_locks_of(*session));
-        self
     }
+}
+
+fn names_a_commit(data: &[u8]) -> bool {
+    data.contains(&b'<')
 }
 
 /// What is in pointed brackets.
@@ -222,7 +242,7 @@ fn is_in(data: &[u8], texts: &[String]) -> bool {
 }
 
 fn without(history: &Bytes, awaited: &[String]) -> Bytes {
-    if *history == "[]" {
+    if !names_a_commit(history) {
         return history.clone();
     }
     let mut history = History::read(history).unwrap();
@@ -231,6 +251,9 @@ fn without(history: &Bytes, awaited: &[String]) -> Bytes {
 }
 
 fn without_commits(status: &Bytes, awaited: &[String]) -> Bytes {
+    if !names_a_commit(status) {
+        return status.clone();
+    }
     let mut read = BatchStatus::read(status).unwrap();
     if read.commits.iter().all(|commit| awaited.contains(commit)) {
         return status.clone();
@@ -241,7 +264,7 @@ fn without_commits(status: &Bytes, awaited: &[String]) -> Bytes {
 
 fn without_commit(expansion: &Bytes, awaited: &[String]) -> Bytes {
     let mut read = Expansion::read(expansion).unwrap();
-    if read.commit.is_empty() || awaited.contains(&read.commit) {
+    if awaited.contains(&read.commit) {
         return expansion.clone();
     }
     read.commit.clear();

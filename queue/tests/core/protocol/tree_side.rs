@@ -7,7 +7,7 @@ use ingest_queue::nodes::{JobStatus, Node as _};
 use ingest_store::{Error, Kind};
 
 use super::explore::Step;
-use super::same::{Given, Shared};
+use super::same::Given;
 use super::setup::{Broken, Setup};
 use super::world::{BatchWork, Hand, Lease, Meant, Node, Stage, Then, World};
 use crate::model::Tree;
@@ -107,7 +107,10 @@ impl World {
                     if setup.broken != Some(Broken::LostIsRefused)
                         && were_applied(&self.tree, hand.sending.marks(&hand.units)) =>
                 {
-                    seen = Some("found applied after all");
+                    seen = Some(match from {
+                        From::Node(..) => "found applied after all",
+                        From::Person => "a person's found applied after all",
+                    });
                     answers.extend(hand.sending.rest().iter().map(|at| (*at, Ok(()))));
                 }
                 Heard::Doubt(op) | Heard::Refused(op) => {
@@ -125,15 +128,15 @@ impl World {
         let meant = hand.meant.clone();
         to.put_hand(from, (!over).then_some(hand));
         // What a node learns it reads from the tree as it is then.
-        let tree = tree.unwrap_or_else(|| Tree::clone(&self.tree));
-        to.tree = Shared::new(tree.clone());
+        to.put_tree(tree.unwrap_or_else(|| Tree::clone(&self.tree)));
         if let From::Node(at, _) = from {
             for (place, answer) in &answers {
                 to.remember(at, &meant[*place], *answer);
             }
         }
         let heard: Vec<_> = answers.iter().map(|(_, answer)| *answer).collect();
-        Step { name: format!("{who}: {heard:?}"), fault: false, seen, to: to.tidied(tree) }
+        to.forget();
+        Step { name: format!("{who}: {heard:?}"), fault: false, seen, to }
     }
 
     /// One multi: the tree after it, or the refusal. Notes if somebody has committed who may not.
