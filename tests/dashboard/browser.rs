@@ -20,6 +20,9 @@ pub(crate) const ESCAPE: char = '\u{e00c}';
 pub(crate) const TAB: char = '\u{e004}';
 pub(crate) const RIGHT: char = '\u{e014}';
 
+/// What is behind an open dialog cannot be reached. Part of the path, because dialogs close while one looks.
+const REACHABLE: &str = "[not(//dialog[@open]) or ancestor::dialog]";
+
 /// How often Tab is pressed before something counts as out of reach.
 const FAR: usize = 150;
 
@@ -205,20 +208,11 @@ impl Browser {
 
     /// Clicks the button or link with this text; in the dialog, if one is open.
     pub(crate) async fn click(&self, text: &str) {
-        let (scope, quoted) = (self.scope().await, quoted(text));
+        let quoted = quoted(text);
         let path = format!(
-            "{scope}//*[self::button or self::a or self::summary][normalize-space()={quoted} or @aria-label={quoted}]"
+            "//*[self::button or self::a or self::summary][normalize-space()={quoted} or @aria-label={quoted}]{REACHABLE}"
         );
         self.click_by("xpath", &path).await;
-    }
-
-    /// What is behind an open dialog cannot be reached.
-    async fn scope(&self) -> &'static str {
-        if self.look("return document.querySelector('dialog[open]') !== null").await == true {
-            "//dialog"
-        } else {
-            ""
-        }
     }
 
     pub(crate) async fn click_css(&self, selector: &str) {
@@ -244,10 +238,10 @@ impl Browser {
 
     /// The control with this label, in the dialog if one is open.
     pub(crate) async fn labelled(&self, label: &str) -> Element {
-        let (scope, label) = (self.scope().await, quoted(label));
+        let label = quoted(label);
         let path = format!(
-            "{scope}//*[@id=//label[normalize-space()={label}]/@for] | \
-             {scope}//label[normalize-space(span)={label}]//*[self::input or self::select] | {scope}//input[@aria-label={label}]"
+            "(//*[@id=//label[normalize-space()={label}]/@for] | \
+             //label[normalize-space(span)={label}]//*[self::input or self::select] | //input[@aria-label={label}]){REACHABLE}"
         );
         self.find("xpath", &path).await
     }

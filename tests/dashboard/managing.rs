@@ -30,7 +30,9 @@ pub(crate) async fn a_limit_is_set_changed_and_cleared(node: &TestNode, browser:
     browser.click("Set").await;
     browser.shows("The collection tests has no limit.").await;
     node.says("limits", "no limit", |limits| limit_of(limits, "tests").is_none()).await;
-    browser.page_shows("no limit").await;
+    let cleared = "const row = document.querySelector('[aria-label=\"Change the limit of collection tests\"]')?.closest('tr'); \
+                   return !row || row.textContent.includes('no limit')";
+    browser.until("a page without that limit", cleared).await;
 }
 
 pub(crate) async fn a_feed_is_paused_resumed_asked_and_set_back(node: &TestNode, browser: &Browser) {
