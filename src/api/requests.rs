@@ -238,13 +238,14 @@ pub(crate) async fn result(
     let wait = Duration::from_secs(wait.into()).min(app.settings.timeout);
     let mut again = Some(AGAIN);
     let mut line = if answered.is_none() { Some(queue.request(&id).await?) } else { None };
+    let before = line.as_ref().map(far);
     if answered.is_none() && !wait.is_zero() {
         tracing::debug!(id, "somebody waits for the result of a request");
         tokio::select! {
             biased;
             // Whoever asks again asks another node. This one may have no session any more that could be asked.
             () = app.ends() => {}
-            news = further(&queue, &id) => (answered, again, line) = (news?, None, None),
+            news = further(&queue, &id, before) => (answered, again, line) = (news?, None, None),
             () = tokio::time::sleep(wait) => again = None,
         }
     }
@@ -262,17 +263,23 @@ pub(crate) async fn result(
     Ok(response)
 }
 
-/// Sleeps until a request has its result, or, without one, is further than it was.
-async fn further(queue: &Queue, id: &str) -> Answer<Option<Answered>> {
+/// How far a request is.
+fn far(line: &requests::RequestLine) -> (&'static str, String) {
+    (line.state(), line.request.progress.clone())
+}
+
+/// Sleeps until a request has its result, or, without one, is further than it was when it was seen before.
+async fn further(
+    queue: &Queue,
+    id: &str,
+    before: Option<(&'static str, String)>,
+) -> Answer<Option<Answered>> {
     let moved = tokio::sync::Notify::new();
-    let mut before = None;
     let told = |line: &requests::RequestLine| {
-        let now = (line.state(), line.request.progress.clone());
         // Who has seen that it is done waits for what it brought.
-        if !line.request.done && before.as_ref().is_some_and(|before| *before != now) {
+        if !line.request.done && before.as_ref().is_some_and(|before| *before != far(line)) {
             moved.notify_one();
         }
-        before = Some(now);
     };
     tokio::select! {
         answered = queue.await_request(id, told) => Ok(Some(answered?)),
