@@ -52,6 +52,7 @@ async fn everything_is_done_by_clicks_and_keys() {
     managing::a_profile_is_put_shown_and_deleted(&node, &browser).await;
     managing::a_setting_of_all_nodes_is_set_and_unset(&node, &browser).await;
     managing::a_routine_is_run(&node, &browser).await;
+    managing::what_others_do_appears_in_the_audit_log(&node, &browser).await;
     keys::everything_that_is_seen_is_reached_with_tab(&node, &browser).await;
     judging::keys_alone_lead_everywhere(&browser).await;
     judging::hostile_names_do_nothing(&node, &browser).await;

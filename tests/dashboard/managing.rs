@@ -225,3 +225,13 @@ pub(crate) async fn a_routine_is_run(node: &TestNode, browser: &Browser) {
     let after = last(&node.get("upkeep").await);
     assert!(after.is_string() && after != before, "{before}, then {after}");
 }
+
+pub(crate) async fn what_others_do_appears_in_the_audit_log(node: &TestNode, browser: &Browser) {
+    browser.open("audit").await;
+    let what = "PUT /api/v1/holds/queues/accessLarge";
+    let seen = format!("return document.querySelector('.page').innerText.includes('{what}')");
+    assert_eq!(browser.look(&seen).await, false, "nobody has held it yet");
+    node.send(Method::PUT, "holds/queues/accessLarge", json!({"reason": "to be seen"})).await;
+    browser.page_shows(what).await;
+    node.send(Method::DELETE, "holds/queues/accessLarge", json!({})).await;
+}
