@@ -135,7 +135,8 @@ mod tests {
     #[test]
     fn a_job_has_reached_its_state_and_all_before_it() {
         let jobs = [(JobState::Pending, 1), (JobState::Processing, 2), (JobState::Completed, 4)];
-        let jobs = BTreeMap::from_iter(jobs.into_iter().chain([(JobState::Failed, 8), (JobState::Held, 16)]));
+        let aside = [(JobState::Failed, 8), (JobState::Held, 16)];
+        let jobs: BTreeMap<JobState, usize> = jobs.into_iter().chain(aside).collect();
         let found = WAY.map(|state| reached(&jobs, state));
         assert_eq!(found, [7, 6, 6, 6, 6, 4, 4, 4]);
         assert_eq!(reached(&jobs, JobState::Failed), 8);
