@@ -199,10 +199,10 @@ async fn judge(browser: &Browser, axe: &str, what: &str) {
 
 /// However many jobs there are, a page asks for fifty of them.
 pub(crate) async fn lists_are_asked_for_in_pages(browser: &Browser) {
-    for page in ["", "jobs", "jobs?state=completed", "batches"] {
+    for page in ["", "jobs", "jobs?state=completed", "batches", "access", "feeds", "holds"] {
         browser.open(page).await;
         let asked = browser
-            .look("return performance.getEntriesByType('resource').map(({name}) => name).filter((name) => /api\\/v1\\/(jobs|batches)(\\?|$)/.test(name))")
+            .look("return performance.getEntriesByType('resource').map(({name}) => name).filter((name) => /api\\/v1\\/(jobs|batches|access|feeds|limits)(\\?|$)/.test(name))")
             .await;
         let asked: Vec<&str> = asked.as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
         assert!(!asked.is_empty() || page.is_empty(), "{page}");

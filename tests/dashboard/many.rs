@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use ingest_queue::batches::Expanded;
 use ingest_queue::date::Clock;
-use ingest_queue::map::HeldQueue;
-use ingest_queue::nodes::{Configuration, Submission};
+use ingest_queue::map::{AccessSize, HeldQueue};
+use ingest_queue::nodes::{AccessToken, Configuration, Submission};
 use ingest_queue::plan::job::NewJob;
 use ingest_queue::queue::{Queue, Settings};
 use ingest_store::engines::embedded::{Embedded, EmbeddedConfig};
@@ -20,6 +20,8 @@ use super::browser::Browser;
 use super::kit::TestNode;
 
 const JOBS: u64 = 20_000;
+/// Objects that somebody wants to have: a page of them, and some.
+const ITEMS: usize = 57;
 /// Jobs of one call: the queue makes multis of them.
 const AT_ONCE: u64 = 5_000;
 
@@ -33,6 +35,10 @@ async fn fill(dir: &Path, jobs: u64) {
     let session = Store::new(Arc::new(embedded.clone()), Limits::default()).session().await.unwrap();
     let queue = Queue::open(&session, Settings::new("filler"), Clock::system()).await.unwrap();
     queue.hold_queue(HeldQueue::Ingest, "ann", "far too many").await.unwrap();
+    queue.hold_queue(HeldQueue::AccessSmall, "ann", "more than a page").await.unwrap();
+    for _ in 0..ITEMS {
+        queue.create_access(AccessSize::Small, &AccessToken::default()).await.unwrap();
+    }
     let submission = Submission {
         profile_name: "test_content".into(),
         collection: Some("tests".into()),
@@ -97,8 +103,17 @@ pub(crate) async fn the_dashboard_stays_live_with_very_many_jobs() {
     for page in ["batches", "failed", "holds", "access", "nodes", "tree", "restarts", "audit"] {
         browser.open(page).await;
     }
-    browser.open("jobs").await;
     let rows = "return document.querySelectorAll('tbody tr').length";
+    browser.open("access").await;
+    assert_eq!(browser.look(rows).await, 50);
+    browser.page_shows("7 more to look at").await;
+    browser.click("Next page").await;
+    browser.quiet().await;
+    assert_eq!(browser.look(rows).await, ITEMS - 50);
+    browser.click("First page").await;
+    browser.quiet().await;
+    assert_eq!(browser.look(rows).await, 50);
+    browser.open("jobs").await;
     assert_eq!(browser.look(rows).await, 50);
     let first = "return document.querySelector('tbody a.id').textContent";
     assert_eq!(browser.look(first).await, jid, "the newest comes first");

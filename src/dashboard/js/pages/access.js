@@ -123,7 +123,7 @@ export function access(view) {
   // What this tab has asked for may be on any page.
   const itemOf = async ({ aid, size }, items, signal) =>
     items.find((item) => item.aid === aid && item.size === size) ??
-    (await api.get(`/access${api.query({ aid, size })}`, signal)).items[0];
+    (await api.get(`/access${api.query({ aid, size, limit: 1 })}`, signal)).items[0];
   const draw = async (items, signal) => {
     const known = await Promise.all(
       remembered().map(async (one) => ({ ...one, item: await itemOf(one, items, signal) })),
