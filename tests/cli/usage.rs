@@ -196,10 +196,14 @@ async fn help_completions_man_pages_and_states_need_no_node() {
 
 #[tokio::test]
 async fn whoever_reads_may_leave_early() {
-    let mut child = command(Path::new("/"), NOBODY, &["man", "--markdown"]);
-    let mut child =
-        child.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
-    drop(child.stdout.take());
-    let output = child.wait_with_output().await.unwrap();
-    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
+    for arguments in
+        [&["man", "--markdown"][..], &["config", "check"], &["config", "keys"], &["fsck", "--codes"]]
+    {
+        let mut child = command(Path::new("/"), NOBODY, arguments);
+        let child = child.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        let mut child = child.spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().await.unwrap();
+        assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]), "{arguments:?}");
+    }
 }
