@@ -100,6 +100,8 @@ async fn a_node_is_registered_once_whatever_becomes_of_the_call() {
         faulty.happened().await;
         says("running").await;
         let first = kit::components(&queue).await.remove(0).incarnation;
+        // It is registered before it can be asked.
+        eventually(&format!("{fault:?}: somebody to ask"), kit::PATIENCE, || node.resume()).await;
         faulty.break_write(own.as_str(), fault);
         assert_eq!(node.pause().await, Some(true), "{fault:?}");
         faulty.happened().await;
