@@ -58,7 +58,7 @@ impl Nodes {
             Column::number("WORKERS"),
             Column::number("RESTARTS"),
             Column::text("LEADS"),
-            Column::text("SINCE").minor(),
+            Column::word("SINCE").minor(),
             Column::text("URL"),
             Column::word("PROFILES").minor(),
             Column::word("SETTINGS").minor(),
@@ -74,11 +74,11 @@ impl Nodes {
                 Cell::new(node.pools.values().sum::<usize>().to_string()),
                 Cell::new(node.restarts.to_string()),
                 Cell::new(node.leads.join(", ")),
-                Cell::new(&node.since),
+                Cell::new(words::to_the_second(&node.since)),
                 Cell::new(node.url.as_deref().unwrap_or_default()),
                 runs(&node.profiles, &list.profiles),
                 runs(&node.settings, &list.settings),
-                Cell::new(node.last_restart.as_deref().unwrap_or_default()),
+                Cell::new(node.last_restart.as_deref().map(words::to_the_second).unwrap_or_default()),
                 Cell::new(&node.incarnation),
             ]);
         }

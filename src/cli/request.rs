@@ -24,6 +24,7 @@ use super::confirm::Confirm;
 use super::exit::Failed;
 use super::progress;
 use super::screen::{Cell, Column, Records, Screen, Table};
+use super::words;
 use crate::api::requests::{outcome, problem_of, shown};
 use crate::api::wire::{ActionList, PutRequest, RequestForgotten, RequestLine, RequestOutcome, RequestPage};
 
@@ -378,7 +379,7 @@ impl Requests {
                 Cell::new(line.taken_by.as_deref().or(line.node.as_deref()).unwrap_or_default()),
                 Cell::new(&line.who),
                 Cell::new(&line.from),
-                Cell::new(line.at.map(|at| at.to_string()).unwrap_or_default()),
+                Cell::new(words::date(line.at)),
                 Cell::new(&line.progress),
             ]);
         }

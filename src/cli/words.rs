@@ -39,6 +39,11 @@ pub(super) fn date(date: Option<Date>) -> String {
     }
 }
 
+/// The same of a date that came as a text; anything else stays what it is.
+pub(super) fn to_the_second(text: &str) -> String {
+    text.parse().map_or_else(|_| text.to_owned(), |at| date(Some(at)))
+}
+
 pub(super) fn bytes(bytes: u64) -> String {
     indicatif::BinaryBytes(bytes).to_string()
 }
@@ -75,5 +80,7 @@ mod tests {
     #[test]
     fn dates_are_shown_to_the_second() {
         assert_eq!(date(Some("2026-11-17T04:00:01.123Z".parse().unwrap())), "2026-11-17T04:00:01Z");
+        assert_eq!(to_the_second("2026-11-17T04:00:01.123Z"), "2026-11-17T04:00:01Z");
+        assert_eq!(to_the_second("never"), "never");
     }
 }

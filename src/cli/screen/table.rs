@@ -1,8 +1,9 @@
 //! Tables that fit.
 //!
 //! Columns of text give way first, down to a least width, and what is cut off is marked; ids and numbers are always
-//! whole. A column that is empty in all rows is left out. Where even that is too wide, columns that matter least are left
-//! out, too, and at last each row becomes a record: a line for each of its cells, with nothing left out.
+//! whole. A column that is empty in all rows is left out. Columns that matter least are left out, too, before what matters
+//! is cut so short that nobody can read it; and at last each row becomes a record: a line for each of its cells, with
+//! nothing left out.
 
 use super::letters::{cut, escaped, width, wrapped};
 use super::paint::Paint;
@@ -12,6 +13,8 @@ use super::records::Records;
 const GAP: usize = 2;
 /// A column of text that is narrower says nothing.
 const LEAST: usize = 8;
+/// A text that matters is cut below this only if nothing is left that matters less.
+const READABLE: usize = 32;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Table {
@@ -61,9 +64,11 @@ impl Column {
         Self { minor: true, ..self }
     }
 
-    fn least(&self, natural: usize) -> usize {
+    /// How narrow it may become, beside columns that matter less or without them.
+    fn least(&self, natural: usize, beside_minor: bool) -> usize {
         if matches!(self.kind, Kind::Text | Kind::Prose) {
-            natural.min(LEAST.max(width(self.title)))
+            let least = if beside_minor && !self.minor { READABLE } else { LEAST };
+            natural.min(least.max(width(self.title)))
         } else {
             natural
         }
@@ -177,8 +182,9 @@ impl Table {
             cells.max(width(self.columns[*at].title))
         };
         let mut widths: Vec<usize> = shown.iter().map(natural).collect();
+        let minor = shown.iter().any(|at| self.columns[*at].minor);
         let least: Vec<usize> =
-            shown.iter().zip(&widths).map(|(at, natural)| self.columns[*at].least(*natural)).collect();
+            shown.iter().zip(&widths).map(|(at, natural)| self.columns[*at].least(*natural, minor)).collect();
         let gaps = GAP * shown.len().saturating_sub(1);
         let Some(columns) = columns else { return Some(widths) };
         let room = columns.checked_sub(gaps)?;
@@ -250,6 +256,19 @@ mod tests {
         table.row([Cell::new("0123456789"), Cell::new("abcdefghij"), Cell::new("z")]);
         assert!(table.text(Some(40), false).contains("MINOR"));
         assert_eq!(table.text(Some(20), false), "ID          LAST\n0123456789  z\n");
+    }
+
+    #[test]
+    fn columns_that_matter_least_go_before_a_message_cannot_be_read() {
+        let message = "producer/n.txt: the server answers 404 Not Found";
+        let mut table = Table::new([Column::word("ID"), Column::word("MINOR").minor(), Column::text("WHY")]);
+        table.row([Cell::new("0123456789"), Cell::new("abcdefghij"), Cell::new(message)]);
+        let text = table.text(Some(10 + 2 + 10 + 2 + 32), false);
+        assert!(text.contains("abcdefghij  producer/n.txt: the server answ"), "{text}");
+        let text = table.text(Some(10 + 2 + 10 + 2 + 31), false);
+        assert!(!text.contains("MINOR") && text.contains("the server answers 404"), "{text}");
+        // There is nothing else to be left out.
+        assert!(table.text(Some(10 + 2 + 8), false).contains("0123456789  produce…"));
     }
 
     #[test]
