@@ -245,7 +245,7 @@ async fn logs_and_requests_are_paged_and_filtered_too() {
         let id = format!("11111111-2222-4333-8444-55555555555{id}");
         let asked = json!({"action": "queue.hold", "params": {"queue": "ingest"}, "id": id});
         node.post("/api/v1/requests", asked).await.is(202);
-        node.get(&format!("/api/v1/requests/{id}/result?wait=20")).await.is(200);
+        crate::requests::result(&node, &id).await;
     }
     let requests = walk(&node, "requests", "").await;
     assert_eq!((requests.len(), walk(&node, "requests", "&state=done").await.len()), (3, 3));

@@ -16,7 +16,7 @@ use super::kit::{Answer, TestNode, configure, on_a_server};
 
 const PATIENCE: Duration = Duration::from_mins(1);
 
-async fn result(node: &TestNode, id: &str) -> serde_json::Value {
+pub(crate) async fn result(node: &TestNode, id: &str) -> serde_json::Value {
     let path = format!("/api/v1/requests/{id}/result?wait=20");
     // The node answers when there is news: each time the request is further, and at last with the result.
     for _ in 0..10 {
