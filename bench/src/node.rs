@@ -49,7 +49,7 @@ const ROUNDS: u32 = 10;
 /// So many times as many jobs are made as the bare client could move, or enough for so many transitions per second: nobody
 /// is that much faster.
 const ENOUGH: f64 = 3.0;
-const MOST: f64 = 20_000.0;
+const MOST: f64 = 45_000.0;
 
 /// How many workers each state has when something is asked of the chain: as many as the baseline has requests in flight.
 const ASKED: usize = IN_FLIGHT;
