@@ -27,11 +27,10 @@ pub(super) fn waiting(label: &str) -> ProgressBar {
     bar
 }
 
-/// So many things.
+/// So many things. Nothing is drawn yet: what is to stand among others must not stand alone before.
 pub(super) fn things(total: u64, label: &str) -> ProgressBar {
-    let bar = ProgressBar::no_length().with_style(style("{prefix} {msg:17} {wide_bar} {pos}/{len}"));
-    set_total(&bar, total);
-    bar.with_prefix(label.to_owned())
+    let bar = if total == 0 { ProgressBar::no_length() } else { ProgressBar::new(total) };
+    bar.with_style(style("{prefix} {msg:17} {wide_bar} {pos}/{len}")).with_prefix(label.to_owned())
 }
 
 /// Of none that are known nothing is done yet, and not everything.

@@ -56,9 +56,9 @@ impl<'a> Bars<'a> {
         let batches = batches.iter().map(bar).collect();
         let state = |state: JobState| {
             // As wide as the id of a batch.
-            let bar = all.add(progress::things(0, &format!("{:13}", state.name())));
-            bar.set_message(if state == JobState::Failed { "" } else { "reached" });
-            (state, bar)
+            let bar = progress::things(0, &format!("{:13}", state.name()));
+            let message = if state == JobState::Failed { "" } else { "reached" };
+            (state, all.add(bar.with_message(message)))
         };
         let states = WAY.into_iter().chain([JobState::Failed]).map(state).collect();
         Self { client, batches, states, _all: all }
