@@ -10,7 +10,6 @@
 //! is in one queue and one list, and no lock is left.
 
 use std::collections::HashMap;
-use std::iter::successors;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -142,7 +141,7 @@ fn enough(per_s: f64, span: Span) -> u64 {
 
 /// The states of a life without failures.
 fn life() -> impl Iterator<Item = JobState> {
-    successors(Some(JobState::Pending), |state| state.success(Dialect::Design))
+    JobState::Pending.way(Dialect::Design)
 }
 
 /// Jobs that live, in one slice of time or in several.

@@ -108,6 +108,11 @@ pub trait States: Copy + Eq + fmt::Debug + Ord + Send + Sync + 'static {
         self.target(Why::Success, dialect)
     }
 
+    /// This state and those after it, as success leads from one to the next.
+    fn way(self, dialect: Dialect) -> impl Iterator<Item = Self> {
+        std::iter::successors(Some(self), move |state| state.success(dialect))
+    }
+
     /// Where failure leads.
     fn failure(self, dialect: Dialect) -> Option<Self> {
         self.target(Why::Failure, dialect)

@@ -8,15 +8,6 @@ use crate::kit::{self, On, Place};
 use crate::made;
 use crate::trick::{Act, Trick};
 
-const STATES: [JobState; 6] = [
-    JobState::Pending,
-    JobState::Estimating,
-    JobState::Downloading,
-    JobState::Processing,
-    JobState::Recording,
-    JobState::Notify,
-];
-
 /// An error in one state after the other, each of another job.
 async fn errs_in_each_state(on: On) {
     let place = Place::new(on).await;
@@ -24,7 +15,7 @@ async fn errs_in_each_state(on: On) {
     let trick = Trick::real();
     let node = place.node_with("node-1", Some(trick.clone()), |_, _| {}).await;
     let queue = place.queue().await;
-    for (number, state) in STATES.into_iter().enumerate() {
+    for (number, state) in kit::STEPS.into_iter().enumerate() {
         trick.next(state, [Act::Err]);
         let begun = trick.seen(|seen| seen.begun(state));
         let rows = [made::file_row(&files, &format!("/o/{number}"), b"first", "first.txt")];
@@ -51,7 +42,7 @@ async fn errs_in_each_state(on: On) {
         kit::clean(&queue).await;
     }
     let snapshot = node.snapshot().await.unwrap();
-    assert_eq!((snapshot.restarts, snapshot.sessions), (STATES.len() as u64, 1));
+    assert_eq!((snapshot.restarts, snapshot.sessions), (kit::STEPS.len() as u64, 1));
     kit::drained(node).await;
     kit::clean(&queue).await;
     kit::nothing_left(&place.work("node-1"));

@@ -36,6 +36,16 @@ use url::Url;
 use crate::made;
 use crate::recorder::Recorder;
 
+/// The states whose steps are done by workers one by one.
+pub(crate) const STEPS: [JobState; 6] = [
+    JobState::Pending,
+    JobState::Estimating,
+    JobState::Downloading,
+    JobState::Processing,
+    JobState::Recording,
+    JobState::Notify,
+];
+
 /// How long anything is waited for that must happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
 

@@ -23,16 +23,6 @@ use crate::kit::{self, On, Place};
 use crate::made;
 use crate::trick::{Act, Trick};
 
-/// The states whose steps are done by workers one by one.
-const STATES: [JobState; 6] = [
-    JobState::Pending,
-    JobState::Estimating,
-    JobState::Downloading,
-    JobState::Processing,
-    JobState::Recording,
-    JobState::Notify,
-];
-
 /// An object manifest: the payload that has something to do in every state.
 fn object(files: &FileServer) -> Url {
     let rows = [made::file_row(files, "/o/1", b"first", "first.txt")];
@@ -46,7 +36,7 @@ async fn panics_in_each_state(on: On, act: Act, words: &str) {
     let trick = Trick::real();
     let node = place.node_with("node-1", Some(trick.clone()), |_, _| {}).await;
     let queue = place.queue().await;
-    for (number, state) in STATES.into_iter().enumerate() {
+    for (number, state) in kit::STEPS.into_iter().enumerate() {
         trick.next(state, [act]);
         let bid = kit::submit(&queue, kit::submission(&object(&files), None)).await;
         assert_eq!(kit::reported(&queue, bid).await, BatchState::Completed, "{state}");
@@ -69,8 +59,8 @@ async fn panics_in_each_state(on: On, act: Act, words: &str) {
     // Each object was stored once, under one identifier, and told of once.
     let storage = node.house().life().unwrap().services().storages["default"].clone();
     let arks: Vec<_> = futures::StreamExt::collect::<Vec<_>>(storage.objects()).await;
-    assert_eq!(arks.len(), STATES.len());
-    assert_eq!(kit::mails(&place.outbox()).len(), STATES.len());
+    assert_eq!(arks.len(), kit::STEPS.len());
+    assert_eq!(kit::mails(&place.outbox()).len(), kit::STEPS.len());
     kit::drained(node).await;
     kit::clean(&queue).await;
     kit::nothing_left(&place.work("node-1"));
@@ -103,14 +93,14 @@ async fn a_step_that_wants_to_be_taken_again_is_and_nobody_dies() {
     let trick = Trick::real();
     let node = place.node_with("node-1", Some(trick.clone()), |_, _| {}).await;
     let queue = place.queue().await;
-    for state in STATES {
+    for state in kit::STEPS {
         trick.next(state, [Act::Again]);
     }
     let bid = kit::submit(&queue, kit::submission(&object(&files), None)).await;
     assert_eq!(kit::reported(&queue, bid).await, BatchState::Completed);
     let jid = kit::jobs(&queue, bid, BatchList::Completed).await[0];
     assert_eq!(kit::timeouts(&queue, jid).await, 0);
-    for state in STATES {
+    for state in kit::STEPS {
         assert_eq!(trick.seen(|seen| seen.begun(state)), 2, "{state}");
     }
     assert_eq!(node.restarts(9).unwrap(), []);

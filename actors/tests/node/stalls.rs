@@ -18,20 +18,11 @@ use crate::trick::{Act, Trick};
 
 const STALL: Duration = Duration::from_millis(300);
 
-const STATES: [JobState; 6] = [
-    JobState::Pending,
-    JobState::Estimating,
-    JobState::Downloading,
-    JobState::Processing,
-    JobState::Recording,
-    JobState::Notify,
-];
-
 async fn a_step_without_progress_in_any_state_is_stopped_counted_and_retried(on: On) {
     let place = Place::new(on).await;
     let files = FileServer::start().await;
     let trick = Trick::real();
-    for state in &STATES {
+    for state in &kit::STEPS {
         trick.next(*state, [Act::Hang]);
     }
     let node = place
@@ -48,7 +39,7 @@ async fn a_step_without_progress_in_any_state_is_stopped_counted_and_retried(on:
     let queue = place.queue().await;
     // In every state the first that comes hangs.
     let mut bids = Vec::new();
-    for number in 0..STATES.len() {
+    for number in 0..kit::STEPS.len() {
         let rows = [made::file_row(&files, &format!("/o/{number}"), b"first", "first.txt")];
         let url = files.put(&format!("/{number}.checkm"), made::manifest(Kind::Object, &rows));
         bids.push(kit::submit(&queue, kit::submission(&url, None)).await);
@@ -66,7 +57,7 @@ async fn a_step_without_progress_in_any_state_is_stopped_counted_and_retried(on:
         "{restarts:?}"
     );
     let seen: BTreeSet<_> = restarts.iter().filter_map(|restart| restart.state.as_deref()).collect();
-    assert_eq!(seen, STATES.iter().map(|state| state.name()).collect());
+    assert_eq!(seen, kit::STEPS.iter().map(|state| state.name()).collect());
     assert_eq!((restarts.len(), node.snapshot().await.unwrap().stalls), (6, 6));
     kit::clean(&queue).await;
     kit::drained(node).await;

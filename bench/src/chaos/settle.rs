@@ -16,7 +16,7 @@ use super::deposit::{COLLECTIONS, Fate};
 use super::faults::bulk::bulk;
 use super::judge::jobs::{self, Job};
 use super::people;
-use super::world::{WAITING, WORKING, World};
+use super::world::{WAITING, World, working};
 
 /// So long nothing may change while something is under way.
 const STALL: Duration = Duration::from_secs(90);
@@ -82,8 +82,7 @@ pub(crate) async fn batches(world: &World) -> Result<Vec<(Bid, String)>> {
 async fn quiet(world: &World) -> Result<()> {
     let (mut last, mut since) = (String::new(), Instant::now());
     loop {
-        let mut under_way = world.jobs(&WAITING).await?;
-        under_way.extend(world.jobs(&WORKING).await?);
+        let under_way = world.jobs(WAITING.into_iter().chain(working())).await?;
         let mut left: Vec<String> = under_way.into_iter().map(QueueRef::path).collect();
         if left.is_empty() {
             let open = batches(world).await?.into_iter();

@@ -14,10 +14,11 @@ use bytes::Bytes;
 use ingest_harness::node::Setup;
 use ingest_harness::{Ensemble, MailServer, ServerConfig, let_pass};
 use ingest_queue::date::Clock;
+use ingest_queue::dialect::Dialect;
 use ingest_queue::ids::Jid;
 use ingest_queue::map::{self, JobNode};
 use ingest_queue::queue::{Queue, Settings};
-use ingest_queue::states::JobState;
+use ingest_queue::states::{JobState, States as _};
 use ingest_store::engines::zookeeper::{Zookeeper, ZookeeperConfig};
 use ingest_store::error::Next;
 use ingest_store::{Kind, Limits, Session, Store};
@@ -255,19 +256,21 @@ impl World {
     }
 
     /// The jobs in some states.
-    pub(crate) async fn jobs(&self, states: &[JobState]) -> Result<Vec<map::QueueRef>> {
+    pub(crate) async fn jobs(
+        &self,
+        states: impl IntoIterator<Item = JobState>,
+    ) -> Result<Vec<map::QueueRef>> {
         let mut found = Vec::new();
         for state in states {
-            let (names, _) =
-                self.patiently("a queue", || self.session().children(map::queue(*state))).await?;
-            found.extend(names.iter().filter_map(|name| map::QueueRef::parse(*state, name)));
+            let (names, _) = self.patiently("a queue", || self.session().children(map::queue(state))).await?;
+            found.extend(names.iter().filter_map(|name| map::QueueRef::parse(state, name)));
         }
         Ok(found)
     }
 
     /// The jobs that sessions hold locks of.
     pub(crate) async fn locks_of(&self, sessions: &[i64]) -> Result<Vec<Jid>> {
-        let jids: Vec<Jid> = self.jobs(&WORKING).await?.into_iter().map(|job| job.jid).collect();
+        let jids: Vec<Jid> = self.jobs(working()).await?.into_iter().map(|job| job.jid).collect();
         let paths: Vec<String> = jids.iter().map(|jid| JobNode::Lock.of(*jid)).collect();
         let locks = self.patiently("locks", || self.session().get_many(paths.clone())).await?;
         let mine = jids.into_iter().zip(locks).filter_map(|(jid, lock)| {
@@ -279,8 +282,8 @@ impl World {
     /// How many jobs there are that are neither done nor failed.
     pub(crate) async fn under_way(&self) -> Result<usize> {
         let mut count = 0;
-        for state in WAITING.iter().chain(&WORKING) {
-            let stat = self.patiently("a queue", || self.session().exists(map::queue(*state))).await?;
+        for state in WAITING.into_iter().chain(working()) {
+            let stat = self.patiently("a queue", || self.session().exists(map::queue(state))).await?;
             count += stat.map_or(0, |stat| usize::try_from(stat.num_children).unwrap_or(0));
         }
         Ok(count)
@@ -292,14 +295,10 @@ fn passes(error: &ingest_store::Error) -> bool {
 }
 
 /// The states that somebody works in.
-pub(crate) const WORKING: [JobState; 6] = [
-    JobState::Estimating,
-    JobState::Provisioning,
-    JobState::Downloading,
-    JobState::Processing,
-    JobState::Recording,
-    JobState::Notify,
-];
+pub(crate) fn working() -> impl Iterator<Item = JobState> {
+    JobState::Estimating.way(Dialect::Design).filter(|state| state.is_working())
+}
+
 /// Those before them.
 pub(crate) const WAITING: [JobState; 2] = [JobState::Pending, JobState::Held];
 

@@ -4,8 +4,6 @@
 //! together must hold as many transitions as the queues of the states count arrivals: two records that nothing but the
 //! commits themselves keeps in step. No lock may be left, and fsck must find nothing.
 
-use std::iter::successors;
-
 use anyhow::{Context as _, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use ingest_queue::date::Date;
@@ -86,7 +84,7 @@ impl Lives {
 
 /// The states of a life without failures.
 fn life() -> impl Iterator<Item = JobState> {
-    successors(Some(JobState::Pending), |state| state.success(Dialect::Design))
+    JobState::Pending.way(Dialect::Design)
 }
 
 async fn some(session: &Session, jids: &[Jid]) -> Result<Vec<Vec<Date>>> {

@@ -153,6 +153,19 @@ fn success_and_failure_of_a_job_lead_where_the_table_says() {
 }
 
 #[test]
+fn the_way_of_a_job_passes_every_state_of_its_dialect_once() {
+    let way = |from: JobState, dialect| from.way(dialect).map(States::name).collect::<Vec<_>>().join(" ");
+    let design = "pending estimating provisioning downloading processing recording notify completed";
+    assert_eq!(way(JobState::Pending, Dialect::Design), design);
+    let merritt = "pending estimating provisioning downloading processing storing recording notify completed";
+    assert_eq!(way(JobState::Pending, Dialect::MrtZk), merritt);
+    assert_eq!(way(JobState::Notify, Dialect::Design), "notify completed");
+    for end in [JobState::Failed, JobState::Held] {
+        assert_eq!(way(end, Dialect::Design), end.name());
+    }
+}
+
+#[test]
 fn a_failed_job_starts_again_after_the_last_state_that_it_has_finished() {
     for dialect in DIALECTS {
         for (last, _, next) in RESTARTS.iter().filter(|(_, only, _)| only.is_none_or(|only| only == dialect))

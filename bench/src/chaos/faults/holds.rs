@@ -28,7 +28,7 @@ pub(super) async fn hold(world: &World, planned: &Planned) -> Result<Outcome> {
 }
 
 async fn pending(world: &World) -> Result<BTreeSet<Jid>> {
-    Ok(world.jobs(&[JobState::Pending]).await?.into_iter().map(|job| job.jid).collect())
+    Ok(world.jobs([JobState::Pending]).await?.into_iter().map(|job| job.jid).collect())
 }
 
 /// Nothing leaves pending while the queue is held.

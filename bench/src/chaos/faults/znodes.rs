@@ -16,7 +16,7 @@ use ingest_store::{Kind, Op};
 
 use super::super::schedule::Planned;
 use super::super::witness::Outcome;
-use super::super::world::{WORKING, World};
+use super::super::world::{World, working};
 
 const GARBAGE: &[u8] = b"{\"status\": \"down\xff";
 const RIGHT_WITHIN: Duration = Duration::from_mins(2);
@@ -56,8 +56,7 @@ pub(super) async fn corrupt(world: &World, planned: &Planned) -> Result<Outcome>
 
 /// Chooses a job that nobody works on.
 async fn chosen(world: &World, planned: &Planned) -> Result<Option<QueueRef>> {
-    let mut jobs = world.jobs(&WORKING).await?;
-    jobs.extend(world.jobs(&[JobState::Pending, JobState::Failed]).await?);
+    let jobs = world.jobs(working().chain([JobState::Pending, JobState::Failed])).await?;
     let nth = usize::try_from(planned.variant / 6).unwrap_or(0);
     Ok(jobs.get(nth % jobs.len().max(1)).copied())
 }

@@ -66,9 +66,8 @@ pub(crate) async fn all(world: &World) -> Result<Vec<Job>> {
 }
 
 async fn queues(world: &World) -> Result<BTreeMap<Jid, Vec<JobState>>> {
-    let states: Vec<JobState> = JobState::queues(Dialect::Design).collect();
     let mut found = BTreeMap::<Jid, Vec<JobState>>::new();
-    for QueueRef { state, jid, .. } in world.jobs(&states).await? {
+    for QueueRef { state, jid, .. } in world.jobs(JobState::queues(Dialect::Design)).await? {
         found.entry(jid).or_default().push(state);
     }
     Ok(found)

@@ -6,6 +6,7 @@ use std::io::IsTerminal as _;
 
 use anyhow::Result;
 use indicatif::{MultiProgress, ProgressBar};
+use ingest_queue::dialect::Dialect;
 use ingest_queue::states::{BatchState, JobState, States as _};
 
 use super::Told;
@@ -14,23 +15,9 @@ use crate::cli::client::{Change, Client};
 use crate::cli::progress;
 use crate::cli::screen::Screen;
 
-/// The states that a job passes, one after the other.
-const WAY: [JobState; 8] = [
-    JobState::Pending,
-    JobState::Estimating,
-    JobState::Provisioning,
-    JobState::Downloading,
-    JobState::Processing,
-    JobState::Recording,
-    JobState::Notify,
-    JobState::Completed,
-];
-
 /// How many jobs are in a state or have passed it. How far those that failed have come is not counted.
 fn reached(jobs: &BTreeMap<JobState, usize>, state: JobState) -> usize {
-    let at = WAY.iter().position(|one| *one == state);
-    let those = at.map_or(std::slice::from_ref(&state), |at| &WAY[at..]);
-    those.iter().filter_map(|state| jobs.get(state)).sum()
+    state.way(Dialect::Design).filter_map(|state| jobs.get(&state)).sum()
 }
 
 pub(super) struct Bars<'a> {
@@ -60,7 +47,7 @@ impl<'a> Bars<'a> {
             let message = if state == JobState::Failed { "" } else { "reached" };
             (state, all.add(bar.with_message(message)))
         };
-        let states = WAY.into_iter().chain([JobState::Failed]).map(state).collect();
+        let states = JobState::Pending.way(Dialect::Design).chain([JobState::Failed]).map(state).collect();
         Self { client, batches, states, _all: all }
     }
 
@@ -137,7 +124,8 @@ mod tests {
         let jobs = [(JobState::Pending, 1), (JobState::Processing, 2), (JobState::Completed, 4)];
         let aside = [(JobState::Failed, 8), (JobState::Held, 16)];
         let jobs: BTreeMap<JobState, usize> = jobs.into_iter().chain(aside).collect();
-        let found = WAY.map(|state| reached(&jobs, state));
+        let found: Vec<usize> =
+            JobState::Pending.way(Dialect::Design).map(|state| reached(&jobs, state)).collect();
         assert_eq!(found, [7, 6, 6, 6, 6, 4, 4, 4]);
         assert_eq!(reached(&jobs, JobState::Failed), 8);
     }
