@@ -92,7 +92,10 @@ impl Actor for Janitor {
                     drop(chore);
                 }
                 Message::Missed => {
-                    state.leftovers().await;
+                    let directories = state.leftovers().await;
+                    if directories > 0 {
+                        tracing::info!(directories, "cleaned up");
+                    }
                 }
                 Message::Round => {
                     state.round().await;

@@ -38,7 +38,7 @@ pub(crate) async fn judge(world: &World, reports: &Reports) -> Result<Judged> {
     let mails = mails::judge(world, reports);
     leftovers::judge(world, &all).await?;
     nobody_panicked(world);
-    let directories = cleaned_at_starts(world);
+    let directories = cleaned_up(world);
     sweeps_heal_nothing(world).await;
     fsck_is_clean(world, "after the sweeps").await;
     nodes_end(world).await?;
@@ -70,8 +70,8 @@ fn nobody_panicked(world: &World) {
     }
 }
 
-/// How many directories nodes have removed when they started; nothing else was there to be cleaned up.
-fn cleaned_at_starts(world: &World) -> u64 {
+/// How many directories nodes have removed when they started or had missed events; nothing else was there to be cleaned up.
+fn cleaned_up(world: &World) -> u64 {
     let mut directories = 0;
     for member in &world.members {
         let cleaned = member.tail.cleaned();

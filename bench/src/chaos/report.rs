@@ -44,7 +44,7 @@ impl Ended<'_> {
         let Judged { batches, jobs, objects, versions, mails, directories } = self.judged;
         format!(
             "Seed {}, {:.0} minutes of faults, {} working disks: {batches} submissions, {jobs} jobs, {objects} objects \
-             in {versions} versions, {mails} mails, {directories} directories removed by nodes that started again; {} breaches.",
+             in {versions} versions, {mails} mails, {directories} directories removed by nodes that started or connected again; {} breaches.",
             self.seed,
             self.length.as_secs_f64() / 60.0,
             if self.own_disks { "own" } else { "one for all" },
