@@ -28,14 +28,13 @@ use crate::map::{JobNode, Priority};
 use crate::nodes::{Configuration, History, JobStatus, Node, Number, Unreadable, read_id};
 use crate::plan::job::Job;
 use crate::queue::Queue;
-use crate::reads;
 
 impl Queue {
     /// A job with what plans need of it. The status comes first: whatever is read after it is as old
     /// as the fence or newer, and a plan on the old fence is refused.
     pub async fn job(&self, jid: Jid) -> Result<Job> {
         let nodes = [JobNode::Status, JobNode::Bid, JobNode::Priority, JobNode::History];
-        let found = reads::get_many(&self.session, nodes.map(|node| node.of(jid)).into()).await?;
+        let found = self.reads.get_many(nodes.map(|node| node.of(jid)).into()).await?;
         let [status, bid, priority, history] = found.as_slice() else {
             return Err(Error::corrupt(crate::map::job(jid), "not as many answers as questions"));
         };

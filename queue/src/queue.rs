@@ -68,6 +68,8 @@ pub struct Queue {
     pub(crate) session: Session,
     pub(crate) locks: LockTable,
     pub(crate) committer: Committer,
+    /// Where reads of jobs go together.
+    pub(crate) reads: reads::Gathered,
     pub(crate) clock: Clock,
     pub(crate) settings: Arc<Settings>,
     /// The holds as they were last read. A commit that rests on them checks that they are still so.
@@ -110,6 +112,7 @@ impl Queue {
             session: session.clone(),
             locks: LockTable::new(session),
             committer,
+            reads: reads::Gathered::new(session),
             clock,
             settings: Arc::new(settings),
             holds: Arc::default(),

@@ -1,9 +1,13 @@
 //! Reads that are asked again after a lost answer, as long as the session lives: whoever is in the
 //! middle of something goes on with it. Reading twice harms nobody.
 
+mod gathered;
+
 use bytes::Bytes;
 use ingest_store::recipes::settle;
 use ingest_store::{Result, Session, Stat};
+
+pub(crate) use self::gathered::Gathered;
 
 pub(crate) async fn get(session: &Session, path: impl AsRef<str>) -> Result<(Bytes, Stat)> {
     settle(session, || session.get(path.as_ref())).await.answer
