@@ -89,8 +89,9 @@ impl FromStr for Ark {
 
     fn from_str(text: &str) -> Result<Self, NotAnArk> {
         let refuse = |why: &str| Err(NotAnArk::new(text, why));
+        let too_long = format!("it has more than {MAX_LENGTH} bytes");
         if text.len() > MAX_LENGTH {
-            return refuse(&format!("it has more than {MAX_LENGTH} bytes"));
+            return refuse(&too_long);
         }
         let Some(rest) = without_scheme(text) else {
             return refuse("it does not begin with `ark:`");
@@ -102,10 +103,15 @@ impl FromStr for Ark {
         if !(5..=16).contains(&naan.len()) || !naan.bytes().all(|byte| EXTENDED_DIGITS.contains(&byte)) {
             return refuse(&format!("the NAAN `{naan}` is not five or more digits"));
         }
-        match check_name(&name) {
-            Some(why) => Err(NotAnArk::new(text, why)),
-            None => Ok(Self { naan, name }),
+        if let Some(why) = check_name(&name) {
+            return refuse(&why);
         }
+        // The canonical form has a slash that the text may lack.
+        let ark = Self { naan, name };
+        if ark.to_string().len() > MAX_LENGTH {
+            return refuse(&too_long);
+        }
+        Ok(ark)
     }
 }
 
@@ -253,6 +259,17 @@ mod tests {
         let text = format!("ark:/13030/{}", "x".repeat(1_000_000));
         let error = text.parse::<Ark>().unwrap_err().to_string();
         assert!(error.contains("more than 255 bytes") && error.len() < 300, "{error}");
+    }
+
+    #[test]
+    fn the_longest_identifier_can_be_read_again_as_it_is_written() {
+        let name = "x".repeat(MAX_LENGTH - "ark:/13030/".len());
+        let longest = ark(&format!("ark:13030/{name}"));
+        assert_eq!(longest.to_string().len(), MAX_LENGTH);
+        assert_eq!(ark(&longest.to_string()), longest);
+        // As text it is short enough, and as it would be written it is not.
+        let error = format!("ark:13030/{name}x").parse::<Ark>().unwrap_err().to_string();
+        assert!(error.contains("more than 255 bytes"), "{error}");
     }
 
     #[test]
