@@ -8,8 +8,8 @@
 //! | the names, what they need, how often they are done | [`ACTIONS`] |
 //! | their parameters | [`order`] |
 //! | doing them | [`perform`] |
-//! | why one is not done | [`refused`] |
-//! | how one stands in a log | [`told`] |
+//! | why one is not done | `refused` |
+//! | how one stands in a log | `told` |
 //!
 //! **When things break.** An action is done or refused; what it did stays done if whoever asked has gone. One that is done
 //! on behalf of a request carries the request's id, and is done once where [`Once::Exactly`] says so.

@@ -1,7 +1,7 @@
 //! One node of all acts: the elected one.
 //!
-//! [`stand`] stands for election below `/elections/NAME` as long as its task lives, and lets something run while this
-//! node leads. What that commits carries [`Post::fence`]: of two nodes that both believe to lead only one can
+//! `stand` stands for election below `/elections/NAME` as long as its task lives, and lets something run while this
+//! node leads. What that commits carries `Post::fence`: of two nodes that both believe to lead only one can
 //! commit. Which elections a node leads stands in its component.
 //!
 //! ```ignore

@@ -13,7 +13,7 @@
 //! A source says what is new since a checkpoint; a round makes a batch of each item, in order, each in one multi with
 //! the checkpoint that stands behind it. Nothing else remembers what was consumed.
 //!
-//! **When things break.** A source that cannot be asked, or that says what makes no sense, is a [`Failure`]: nothing of
+//! **When things break.** A source that cannot be asked, or that says what makes no sense, is a [`Failure`](crate::outcome::Failure): nothing of
 //! that answer was consumed out of order, and it is asked again later. An item that can never become a batch (no payload, a
 //! host that the profile forbids) is passed over, counted and told in the log: it holds up nobody. What was consumed twice
 //! is answered with its batch.
