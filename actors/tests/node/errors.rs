@@ -1,7 +1,7 @@
 //! A worker that errs, and does not panic: what its step wants to be committed is refused for no reason that it knows.
 
 use ingest_harness::FileServer;
-use ingest_queue::states::{BatchList, BatchState, JobState, States as _};
+use ingest_queue::states::{BatchList, BatchState, States as _};
 use ingest_steps::manifest::Kind;
 
 use crate::kit::{self, On, Place};
