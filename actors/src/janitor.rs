@@ -170,18 +170,28 @@ impl State {
 
     async fn ended(&self, bid: Bid, jid: Jid) {
         let services = self.life.services();
-        if !services.work.job(bid, jid).exists() {
+        if services.work.job(bid, jid).exists() {
+            match clean::job(&services, bid, jid).await {
+                Ok(removed) => {
+                    tracing::debug!(job = %jid, batch = %bid, bytes = removed.bytes, "its working directory is gone");
+                }
+                Err(failure) => {
+                    tracing::warn!(job = %jid, batch = %bid, %failure, "its working directory is left for later");
+                }
+            }
+        }
+        let dir = services.work.batch(bid);
+        // The batch's own goes with the last of its jobs; one that is not empty stays.
+        if !dir.exists() || tokio::fs::remove_dir(&dir).await.is_ok() {
             return;
         }
-        match clean::job(&services, bid, jid).await {
-            Ok(removed) => {
-                tracing::debug!(job = %jid, batch = %bid, bytes = removed.bytes, "its working directory is gone");
-                // The batch's own goes with the last of its jobs; one that is not empty stays.
-                let _ = tokio::fs::remove_dir(services.work.batch(bid)).await;
+        match clean::manifest(&self.life.queue, &services, bid).await {
+            Ok(0) => {}
+            Ok(files) => {
+                tracing::info!(batch = %bid, files, "what was left of its manifest is gone: another node has expanded it");
+                let _ = tokio::fs::remove_dir(dir).await;
             }
-            Err(failure) => {
-                tracing::warn!(job = %jid, batch = %bid, %failure, "its working directory is left for later");
-            }
+            Err(failure) => tracing::warn!(batch = %bid, %failure, "its manifest is left for later"),
         }
     }
 }

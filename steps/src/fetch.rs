@@ -42,6 +42,7 @@ use url::Url;
 pub use self::address::{Allowed, Forbidden, Network, SystemNames, not_public};
 use self::address::{Guard, GuardedNames};
 use self::ask::Turns;
+pub(crate) use self::part::traces;
 pub use self::redact::{is_secret, redacted, redacted_text};
 use self::retry::Retries;
 pub use self::rules::Rules;

@@ -270,6 +270,12 @@ pub(super) fn mismatch(announced: &[Digest], found: &[Digest]) -> Option<String>
     })
 }
 
+/// All that may be on the disk of a file that was fetched, or begun.
+pub(crate) fn traces(to: &Path) -> Vec<PathBuf> {
+    let begun = names(to).map(|(part, note)| [part, note]);
+    begun.into_iter().flatten().chain([to.to_owned()]).collect()
+}
+
 /// The part and the note of a file. Names that mean a part are refused, so that no file is another's part.
 pub(super) fn names(to: &Path) -> Result<(PathBuf, PathBuf), Failure> {
     let name =

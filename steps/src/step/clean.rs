@@ -4,6 +4,9 @@
 //! [`attempts_before`]. What a crash has left is found by [`leftovers`], which looks at what is on this node's disk
 //! and asks the tree about it.
 //!
+//! What an expansion has left of its manifest, because its node was stopped in the middle and another has gone on, is
+//! removed by [`manifest`], when nobody expands that batch any more.
+//!
 //! Only real directories that are named as this node names them (`BID/JID/ATTEMPT`) are removed, and links are
 //! not followed. Every attempt has a directory of its own, and the tree is asked after the disk was listed: a job that is
 //! taken meanwhile makes a new directory, which is not on the list; all that it can lose is an old attempt to adopt
@@ -24,9 +27,11 @@ use ingest_queue::ids::{Bid, Jid};
 use ingest_queue::map::JobNode;
 use ingest_queue::nodes::Work;
 use ingest_queue::queue::Queue;
-use ingest_queue::states::JobState;
+use ingest_queue::states::{BatchState, JobState};
 
+use super::expand;
 use crate::archive::disk as broken;
+use crate::fetch;
 use crate::outcome::{Cancel, Failure, Progress, Result};
 use crate::services::{Services, blocking};
 use crate::work::WorkDir;
@@ -110,6 +115,7 @@ pub async fn leftovers(
             });
             removed.add(told(services, cleaned.await)?);
         }
+        manifest(queue, services, bid).await?;
         // One that is not empty stays, and whoever is about to make a directory in it makes it again.
         let dir = services.work.batch(bid);
         blocking("cleaning up", move || {
@@ -119,6 +125,49 @@ pub async fn leftovers(
         .await?;
     }
     Ok(removed)
+}
+
+/// Removes what an expansion that was stopped here has left of its manifest, if nobody expands that batch any more;
+/// answers how many files went. Of a batch that the tree does not have, it goes when it is older than `work.keep_leftovers`.
+pub async fn manifest(queue: &Queue, services: &Services, bid: Bid) -> Result<usize> {
+    let traces = fetch::traces(&services.work.batch(bid).join(expand::MANIFEST));
+    let there = blocking("looking for a manifest", move || {
+        Ok(traces.into_iter().filter(|path| fs::symlink_metadata(path).is_ok()).collect::<Vec<_>>())
+    });
+    let there = there.await?;
+    if there.is_empty() {
+        return Ok(0);
+    }
+    let keep = match queue.batch(bid).await {
+        Ok(batch) => match batch.state() {
+            BatchState::Pending | BatchState::Held => return Ok(0),
+            // Another node may be at it, on the same disk.
+            BatchState::Processing if !queue.expansion(bid).await?.is_some_and(|begun| begun.done) => {
+                return Ok(0);
+            }
+            _ => Duration::ZERO,
+        },
+        Err(Error::NotFound(_)) => services.settings.work.keep_leftovers,
+        // What cannot be read says nothing; it is for a person to look at.
+        Err(Error::Corrupt { .. }) => return Ok(0),
+        Err(error) => return Err(error.into()),
+    };
+    let removing = blocking("cleaning up", move || {
+        let mut removed = Removed::default();
+        let mut files = 0;
+        for path in there {
+            let (bytes, newest) = measure(&path);
+            let age = newest.and_then(|newest| SystemTime::now().duration_since(newest).ok());
+            if age >= Some(keep) && fs::remove_file(&path).is_ok() {
+                files += 1;
+                removed.bytes += bytes;
+            }
+        }
+        Ok((removed, files))
+    });
+    let (removed, files) = removing.await?;
+    told(services, Ok(removed))?;
+    Ok(files)
 }
 
 /// The attempts at a job that have to stay.

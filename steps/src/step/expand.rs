@@ -31,6 +31,8 @@ use crate::outcome::{Cancel, Failure, Progress, Result};
 use crate::profile::Profile;
 use crate::services::{Services, blocking};
 
+/// The manifest, in the directory of its batch.
+pub(super) const MANIFEST: &str = "manifest";
 /// The most characters of a reason.
 const LONGEST_REASON: usize = 16 << 10;
 
@@ -73,7 +75,7 @@ pub async fn run(
         Err(failure) => return Err(put_off(queue, lease, failure).await),
     };
     let scene = Scene { queue, services, submission: &submission, profile: &profile, progress, cancel };
-    let manifest = Manifest { path: dir.join("manifest"), dir };
+    let manifest = Manifest { path: dir.join(MANIFEST), dir };
     let answer = match lease.batch().state() {
         BatchState::Pending => scene.begin(lease, &manifest).await,
         BatchState::Processing => scene.go_on(lease, &manifest).await,

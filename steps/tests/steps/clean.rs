@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ingest_queue::ids::{Bid, Jid};
 use ingest_queue::jobs::Write;
-use ingest_queue::nodes::Work;
+use ingest_queue::nodes::{Submission, Work};
 use ingest_queue::states::JobState;
 use ingest_steps::outcome::{Cancel, Progress};
 use ingest_steps::payload::PayloadKind;
@@ -135,6 +135,47 @@ async fn what_the_tree_does_not_have_or_need_goes() {
     assert!(!stage.services.work.batch(Bid::new(7_000)).exists());
     assert!(!stage.services.work.job(done_bid, done).exists());
     assert_eq!(leftovers(&stage).await, Removed::default());
+    stage.fsck().await;
+    tree.close().await;
+}
+
+#[tokio::test]
+async fn what_a_stopped_expansion_has_left_goes_when_nobody_expands_its_batch() {
+    let tree = Tree::embedded();
+    let stage = stage(&tree, Duration::from_hours(1)).await;
+    let left = [".manifest.ingest-part", ".manifest.ingest-part.json", "manifest"];
+    let fill = |bid: Bid| {
+        let dir = stage.services.work.batch(bid);
+        fs::create_dir_all(&dir).unwrap();
+        for name in left {
+            fs::write(dir.join(name), "begun").unwrap();
+        }
+    };
+    let there = |bid: Bid| stage.services.work.batch(bid).exists();
+    // It waits, and whoever expands it goes on with what is there.
+    let submission = Submission { profile_name: "any".into(), ..Submission::default() };
+    let pending = stage.queue.create_batch("00000000-0000-4000-8000-000000000001", &submission).await;
+    let pending = pending.unwrap().bid;
+    fill(pending);
+    // Its job is made.
+    let (expanded, _, _) = waiting(&stage).await;
+    fill(expanded);
+    fs::write(stage.services.work.batch(expanded).join("of-somebody"), "else").unwrap();
+    // The tree does not have it: perhaps it is another's.
+    let unknown = Bid::new(8_000);
+    fill(unknown);
+    leftovers(&stage).await;
+    assert!(there(pending) && there(unknown));
+    let rest: Vec<_> = fs::read_dir(stage.services.work.batch(expanded)).unwrap().collect();
+    assert_eq!(rest.len(), 1, "{rest:?}");
+    for bid in [pending, expanded, unknown] {
+        fill(bid);
+    }
+    let queue = &stage.queue;
+    assert_eq!(clean::manifest(queue, &stage.services, pending).await.unwrap(), 0);
+    assert_eq!(clean::manifest(queue, &stage.services, expanded).await.unwrap(), left.len());
+    assert_eq!(clean::manifest(queue, &stage.services, expanded).await.unwrap(), 0);
+    assert_eq!(clean::manifest(queue, &stage.services, unknown).await.unwrap(), 0, "it is young");
     stage.fsck().await;
     tree.close().await;
 }
