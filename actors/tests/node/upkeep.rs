@@ -232,3 +232,21 @@ async fn of_several_nodes_one_runs_a_routine_each_time_embedded() {
 async fn of_several_nodes_one_runs_a_routine_each_time_zookeeper() {
     of_several_nodes_one_runs_a_routine_each_time(On::Zookeeper).await;
 }
+
+/// A node was stopped while it fetched a manifest, and the batch was expanded all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_left_of_a_manifest_goes_with_the_jobs_of_its_batch() {
+    let place = Place::new(On::Embedded).await;
+    let files = ingest_harness::FileServer::start().await;
+    let queue = place.queue().await;
+    let bid = kit::submit(&queue, kit::submission(&files.put("/a.txt", "a"), Some("file"))).await;
+    let dir = place.work("node-1").join(bid.to_string());
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(dir.join(".manifest.ingest-part"), "begun").unwrap();
+    // No round is made after the first one, which leaves what waits to be expanded alone.
+    let node = place.node_with("node-1", None, |node, _| seldom(&mut node.upkeep)).await;
+    kit::reported(&queue, bid).await;
+    eventually("an empty disk", kit::PATIENCE, || async { (!dir.exists()).then_some(()) }).await;
+    kit::clean(&queue).await;
+    kit::drained(node).await;
+}
