@@ -67,6 +67,8 @@ pub(crate) async fn all_of(life: &Life, holder: &str, thoroughly: bool) {
                 if thoroughly {
                     queue.sweep_locks().await?;
                 }
+                // Others may wait for the object that it was at.
+                queue.sweep_names().await?;
                 Ok::<_, ingest_queue::error::Error>(())
             };
             let Err(error) = released.await else { return };

@@ -112,7 +112,7 @@ fn under_every_fault_nothing_is_lost_doubled_or_left() {
     let rows: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let (summary, kinds) = rows.split_last().unwrap_or_else(|| panic!("nothing was said: {errors}"));
     assert_eq!((&summary["case"], &summary["value"]), (&"summary".into(), &0.into()), "{summary}");
-    assert_eq!(kinds.len(), 16, "{kinds:?}");
+    assert_eq!(kinds.len(), 18, "{kinds:?}");
     for kind in kinds {
         assert!(kind["value"].as_u64() >= kind["minimum"].as_u64(), "{kind}");
     }

@@ -8,15 +8,16 @@
 //! Local ids are in [`local_ids`].
 //!
 //! **When things break.** A lost answer is settled by the data: it holds the commit that made it. With the
-//! session end the locks on objects. A lock that a task of this session left behind, and whose job nobody
-//! works on any more, is replaced by the next that wants it here, and removed by [`Queue::sweep_names`].
+//! session end the locks on objects. A task whose job was taken away from it gives its object back all the same: others wait for it.
+//! A lock that a task of this session left behind is removed when somebody here wants it, and by [`Queue::sweep_names`], which whoever
+//! releases the locks of a dead task calls, too. It is left behind if no task here is at its job any more, whoever works on that elsewhere.
 //! One of another session is waited for: two locks that follow each other look alike, so only
-//! the session that owns it can tell that it is still the same.
+//! the session that owns it can tell that it is still the same; and there one removes while nobody locks.
 
 pub mod local_ids;
 
 use ingest_store::recipes::{look, settle};
-use ingest_store::{ExistsWatch, Kind, Op, Stat};
+use ingest_store::{ExistsWatch, Kind, Op};
 
 use crate::error::{Error, Result};
 use crate::ids::Jid;
@@ -57,13 +58,12 @@ impl Queue {
             commit: scene.commit,
             ..NameLock::default()
         };
-        let create = Op::ephemeral(at.as_str(), lock.write(scene.dialect));
-        let mut leftover = Vec::new();
+        let ops = vec![lease.token.check(), Op::ephemeral(at.as_str(), lock.write(scene.dialect))];
         for _ in 0..TRIES {
-            let mut ops = vec![lease.token.check()];
-            ops.append(&mut leftover);
-            ops.push(create.clone());
-            let settled = settle(&self.session, || self.session.multi(ops.clone())).await;
+            let settled = {
+                let _naming = self.naming.read().await;
+                settle(&self.session, || self.session.multi(ops.clone())).await
+            };
             let Err(error) = settled.answer else { return Ok(()) };
             if error.failed_op().is_none_or(|op| op == 0) {
                 return Err(self.misfit(lease.jid(), error));
@@ -74,19 +74,13 @@ impl Queue {
                     let why = format!("its lock {at} is held for {}, which has the same path", there.name);
                     return Err(Error::forbidden(ark, why));
                 }
-                Ok(Some((there, stat))) => match self.left_behind(lease.jid(), &there, &stat).await? {
-                    Some(checks) => {
-                        leftover = checks;
-                        leftover.push(Op::delete(at.as_str(), stat.version));
+                // Perhaps of an earlier attempt at the same job.
+                Ok(Some((there, _))) => {
+                    if !self.remove_left(&at, Some(lease.jid())).await? {
+                        let (node, since) = (there.node, there.since);
+                        return Err(Error::Busy { what: ark.to_owned(), node, since });
                     }
-                    None => {
-                        return Err(Error::Busy {
-                            what: ark.to_owned(),
-                            node: there.node,
-                            since: there.since,
-                        });
-                    }
-                },
+                }
                 // It was just released.
                 Ok(None) => {}
                 // Another program's, that says nothing.
@@ -100,29 +94,35 @@ impl Queue {
         Err(Error::changed(ark, "its lock comes and goes"))
     }
 
-    /// What a lock that is only left over rests on until it is replaced; `None` if somebody may be at it.
-    async fn left_behind(&self, ours: Jid, there: &NameLock, stat: &Stat) -> Result<Option<Vec<Op>>> {
-        if stat.ephemeral_owner != self.session.id() {
-            return Ok(None);
+    /// Removes a lock that a task of this session left behind; false if somebody may be at it. Of the job `ended` it is known that no
+    /// other task is at it: whoever asks has it now, or had it until now.
+    async fn remove_left(&self, at: &str, ended: Option<Jid>) -> Result<bool> {
+        // Nobody here makes another in its place, so the one that is removed is the one that is looked at.
+        let _alone = self.naming.write().await;
+        let (jid, stat) = match self.find::<NameLock>(at.to_owned()).await {
+            Ok(Some((NameLock { jid: Some(jid), .. }, stat))) => (jid, stat),
+            Ok(None) => return Ok(true),
+            // Another program's.
+            Ok(Some(_)) | Err(Error::Corrupt { .. }) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        if stat.ephemeral_owner != self.session.id() || (Some(jid) != ended && self.is_at(jid).await?) {
+            return Ok(false);
         }
-        match there.jid {
-            // An earlier attempt at the same job.
-            Some(jid) if jid == ours => Ok(Some(Vec::new())),
-            Some(jid) => self.idle(jid).await,
-            None => Ok(None),
+        let delete = vec![Op::delete(at, stat.version)];
+        match settle(&self.session, || self.session.multi(delete.clone())).await.answer {
+            Err(error) if error.kind() != Kind::NoNode => Err(error.into()),
+            _ => Ok(true),
         }
     }
 
-    /// Whether nobody works on a job, as checks that it stays so; `None` if somebody does. A job that is gone
-    /// never comes back.
-    async fn idle(&self, jid: Jid) -> Result<Option<Vec<Op>>> {
-        // The status first: whoever takes the job after this look moves its version.
-        let status = JobNode::Status.of(jid);
-        let Some(stat) = self.exists(&status).await? else { return Ok(Some(Vec::new())) };
-        if self.exists(JobNode::Lock.of(jid)).await?.is_some() {
-            return Ok(None);
+    /// Whether a task of this session is at a job: it has the lock, or has lost it and not ended yet.
+    async fn is_at(&self, jid: Jid) -> Result<bool> {
+        let lock = JobNode::Lock.of(jid);
+        if self.locks.is_claimed(&lock) {
+            return Ok(true);
         }
-        Ok(Some(vec![Op::check(status, stat.version)]))
+        Ok(self.exists(&lock).await?.is_some_and(|stat| stat.ephemeral_owner == self.session.id()))
     }
 
     /// Whether an object is locked, and a watch that fires when that changes.
@@ -143,12 +143,18 @@ impl Queue {
             }
             None => return Ok(()),
         }
-        let ops = vec![lease.token.check(), Op::delete(at, None)];
+        let ops = vec![lease.token.check(), Op::delete(at.as_str(), None)];
         let settled = settle(&self.session, || self.session.multi(ops.clone())).await;
-        match settled.answer {
-            Err(error) if error.kind() == Kind::NoNode && error.failed_op() == Some(1) => Ok(()),
-            answer => answer.map(|_| ()).map_err(|error| self.misfit(lease.jid(), error)),
+        let error = match settled.answer {
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == Kind::NoNode && error.failed_op() == Some(1) => return Ok(()),
+            Err(error) => self.misfit(lease.jid(), error),
+        };
+        if matches!(error, Error::Lost { .. }) {
+            // The job is another's by now; the lock is not, and would be in everybody's way.
+            self.remove_left(&at, Some(lease.jid())).await?;
         }
+        Err(error)
     }
 
     /// Removes the locks on objects that tasks of this session left behind; returns their paths.
@@ -156,20 +162,8 @@ impl Queue {
         let mut swept = Vec::new();
         for dir in [map::STORAGE_LOCKS, map::INVENTORY_LOCKS] {
             for at in look(&self.session, || self.session.ephemerals(dir)).await? {
-                let found = match self.find::<NameLock>(at.clone()).await {
-                    Ok(found) => found,
-                    Err(Error::Corrupt { .. }) => continue,
-                    Err(error) => return Err(error),
-                };
-                let Some((NameLock { jid: Some(jid), .. }, stat)) = found else { continue };
-                let Some(mut ops) = self.idle(jid).await? else { continue };
-                ops.push(Op::delete(at.as_str(), stat.version));
-                let settled = settle(&self.session, || self.session.multi(ops.clone())).await;
-                match settled.answer {
-                    Ok(_) => swept.push(at),
-                    // Somebody was faster, or works on it again.
-                    Err(error) if error.failed_op().is_some() => {}
-                    Err(error) => return Err(error.into()),
+                if self.remove_left(&at, None).await? {
+                    swept.push(at);
                 }
             }
         }

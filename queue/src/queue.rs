@@ -79,6 +79,8 @@ pub struct Queue {
     /// Jobs that have just been moved on here.
     pub(crate) known: Arc<Mutex<Known>>,
     pub(crate) limits: Arc<Limits>,
+    /// Many may lock objects at one time, or one removes what is left of such a lock; see [`crate::names`].
+    pub(crate) naming: Arc<tokio::sync::RwLock<()>>,
     pub(crate) numbers: Numbers,
     /// Long lists, from one page to the next.
     pub(crate) lists: Arc<crate::list::Kept>,
@@ -119,6 +121,7 @@ impl Queue {
             alerts: tokio::sync::broadcast::Sender::new(64),
             known: Arc::default(),
             limits: Arc::default(),
+            naming: Arc::default(),
             numbers: Numbers::default(),
             lists: Arc::default(),
             spread: uuid::Uuid::new_v4().as_fields().0,

@@ -5,6 +5,7 @@
 
 pub(crate) mod bulk;
 mod disk;
+mod force;
 mod holds;
 mod links;
 mod nodes;
@@ -25,6 +26,7 @@ pub(crate) async fn make(world: &World, planned: &Planned) -> Result<Outcome> {
         Kind::Kill => nodes::kill(world, planned).await,
         Kind::Freeze => nodes::freeze(world, planned).await,
         Kind::Replace => nodes::replace(world, planned).await,
+        Kind::Drain => nodes::drain(world, planned).await,
         Kind::Leader => servers::leader(world, planned).await,
         Kind::Quorum => servers::quorum(world, planned).await,
         Kind::Rolling => servers::rolling(world).await,
@@ -37,6 +39,7 @@ pub(crate) async fn make(world: &World, planned: &Planned) -> Result<Outcome> {
         Kind::Resize => settings::resize(world, planned).await,
         Kind::Reload => settings::reload(world, planned).await,
         Kind::Bulk => bulk::act(world, planned).await,
+        Kind::Force => force::rob(world, planned).await,
         Kind::BadServer => Ok(Outcome::Missed("it lies in what is deposited".into())),
     }
 }

@@ -12,7 +12,10 @@ mod objects;
 use anyhow::Result;
 use ingest_queue::dialect::Dialect;
 use ingest_queue::fsck;
+use reqwest::Method;
+use serde_json::{Value, json};
 
+use super::people;
 use super::settle::Reports;
 use super::world::World;
 
@@ -35,13 +38,14 @@ pub(crate) async fn judge(world: &World, reports: &Reports) -> Result<Judged> {
     jobs::judge(world, &all).await?;
     jobs::count_misdeeds(world, &all);
     let objects = objects::judge(world, &all).await?;
-    let mails = mails::judge(world, reports);
+    let mails = mails::judge(world, reports, &all);
     leftovers::judge(world, &all).await?;
     nobody_panicked(world);
-    let directories = cleaned_up(world);
-    sweeps_heal_nothing(world).await;
+    let directories = directories(world);
+    sweeps_heal_nothing(world).await?;
     fsck_is_clean(world, "after the sweeps").await;
     nodes_end(world).await?;
+    cleaned_up(world, directories);
     fsck_is_clean(world, "after the end of all nodes").await;
     let batches = world.ledger.made().len();
     Ok(Judged {
@@ -70,37 +74,47 @@ fn nobody_panicked(world: &World) {
     }
 }
 
-/// How many directories nodes have removed when they started or had missed events; nothing else was there to be cleaned up.
-fn cleaned_up(world: &World) -> u64 {
-    let mut directories = 0;
+/// How many directories nodes have removed until now.
+fn directories(world: &World) -> u64 {
+    world.members.iter().map(|member| member.tail.cleaned().directories).sum()
+}
+
+/// Nodes have cleaned up nothing but directories, and those when they started or had missed events: the sweeps at the end found none.
+fn cleaned_up(world: &World, before: u64) {
     for member in &world.members {
-        let cleaned = member.tail.cleaned();
-        directories += cleaned.directories;
-        for line in cleaned.never {
+        for line in member.tail.cleaned().never {
             world.book.breach(format!("{} had to clean up what nobody leaves: {line}", member.name));
         }
     }
-    directories
+    let after = directories(world);
+    if after != before {
+        world.book.breach(format!("the sweeps have found {} directories", after - before));
+    }
 }
 
-/// All nodes compare their index with the tree, and look for what nobody needs: there is nothing.
-async fn sweeps_heal_nothing(world: &World) {
-    const SWEPT: &str = "the index was compared with the tree";
+/// All nodes compare their index with the tree, and look for what nobody needs; one looks for what all have left. There is nothing:
+/// what they find is in their logs ([`cleaned_up`]).
+async fn sweeps_heal_nothing(world: &World) -> Result<()> {
+    const SWEPT: [&str; 2] =
+        ["the index was compared with the tree", "the sweep found what no event had told of"];
     for member in &world.members {
         let mut node = member.node().await;
         let mark = member.tail.mark();
         node.change("upkeep.every", "1s");
         let within = std::time::Duration::from_mins(1);
-        match member.tail.says(mark, within, |line| line["message"] == SWEPT).await {
-            Some(swept) if swept["healed"] == 0 => {}
-            Some(swept) => world.book.breach(format!("the sweep of {} healed: {swept}", member.name)),
-            None => world.book.breach(format!("{} does not sweep", member.name)),
-        }
-        let cleaned = member.tail.since(mark, |line| line["message"] == "cleaned up");
-        if let Some(cleaned) = cleaned.filter(|line| line["locks"] != 0 || line["directories"] != 0) {
-            world.book.breach(format!("{} had something to clean up: {cleaned}", member.name));
+        let is_swept = |line: &Value| line["message"].as_str().is_some_and(|said| SWEPT.contains(&said));
+        if member.tail.says(mark, within, is_swept).await.is_none() {
+            world.book.breach(format!("{} does not sweep", member.name));
         }
     }
+    for routine in ["semaphores", "keys", "requests"] {
+        let path = format!("/api/v1/upkeep/{routine}/run");
+        let ran = people::insist(world, 0, Method::POST, &path, Some(&json!({}))).await?;
+        if ran["removed"] != 0 {
+            world.book.breach(format!("the routine for {routine} had something to remove: {ran}"));
+        }
+    }
+    Ok(())
 }
 
 /// Every node ends when it is told to, and leaves nothing of itself.

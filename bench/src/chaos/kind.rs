@@ -8,6 +8,7 @@ pub(crate) enum Kind {
     Kill,
     Freeze,
     Replace,
+    Drain,
     Leader,
     Quorum,
     Rolling,
@@ -19,6 +20,7 @@ pub(crate) enum Kind {
     Hold,
     Resize,
     Bulk,
+    Force,
     Reload,
     BadServer,
 }
@@ -79,6 +81,13 @@ pub(crate) const KINDS: &[Line] = &[
         15,
         "both were registered at one time, the dead one with locks",
     ),
+    line(
+        Kind::Drain,
+        "drained and started again",
+        Lane::Nodes,
+        12,
+        "it had locks, ended with 0, and left none",
+    ),
     line(Kind::Leader, "leader lost", Lane::Tree, 10, "another member leads, and a node lost its connection"),
     line(Kind::Quorum, "quorum lost", Lane::Tree, 8, "nobody served, and nodes said that the tree is away"),
     line(
@@ -103,7 +112,7 @@ pub(crate) const KINDS: &[Line] = &[
         "corrupt znode",
         Lane::People,
         12,
-        "fsck named it and put it right, or a node did",
+        "fsck named it, or a node put it right; nothing of it is there any more",
     ),
     line(
         Kind::Hold,
@@ -114,6 +123,13 @@ pub(crate) const KINDS: &[Line] = &[
     ),
     line(Kind::Resize, "pool resized", Lane::People, 20, "the number of live workers followed"),
     line(Kind::Bulk, "bulk action", Lane::People, 30, "it changed jobs"),
+    line(
+        Kind::Force,
+        "taken from its worker by force",
+        Lane::People,
+        15,
+        "its worker was refused, and let it go",
+    ),
     line(
         Kind::Reload,
         "configuration reloaded",

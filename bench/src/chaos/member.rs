@@ -1,5 +1,6 @@
 //! One of the nodes: its process, its links to the ensemble, what it says, and where it can be asked.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -26,6 +27,8 @@ pub(crate) struct Member {
     /// Whoever does something to it has it alone.
     node: Mutex<Node>,
     place: parking_lot::Mutex<Place>,
+    /// Sessions of processes of this name that were killed.
+    dead: parking_lot::Mutex<BTreeSet<i64>>,
 }
 
 /// Where it keeps its own records, and the files of its jobs.
@@ -47,12 +50,28 @@ impl Member {
         let path = |key| PathBuf::from(setup.value(key).unwrap_or_default());
         let place = Place { own: path("node.dir"), work: path("work.dir"), before: 0 };
         let node = Mutex::new(setup.start());
-        Self { name, tail, links, node, place: parking_lot::Mutex::new(place) }
+        Self {
+            name,
+            tail,
+            links,
+            node,
+            place: parking_lot::Mutex::new(place),
+            dead: parking_lot::Mutex::default(),
+        }
     }
 
     /// Its process, for whoever does something to it.
     pub(crate) async fn node(&self) -> MutexGuard<'_, Node> {
         self.node.lock().await
+    }
+
+    /// The process of these sessions is dead; the server will notice later.
+    pub(crate) fn bury(&self, sessions: &[i64]) {
+        self.dead.lock().extend(sessions);
+    }
+
+    pub(crate) fn is_dead(&self, session: i64) -> bool {
+        self.dead.lock().contains(&session)
     }
 
     /// Whether it has ended although nobody is doing anything to it.

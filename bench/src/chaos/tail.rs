@@ -16,7 +16,8 @@ use serde_json::Value;
 const KEPT: usize = 4000;
 const LOOK: Duration = Duration::from_millis(40);
 
-/// What nodes have found that nobody needed any more, in the rounds that they make at each start and from time to time.
+/// What nodes have found that nobody needed any more, or that no event had told of, in the rounds that they make at each start and
+/// from time to time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Cleaned {
     /// Directories of attempts that a dead process has left on its disk.
@@ -165,6 +166,10 @@ impl Lines {
                 self.cleaned.never.push(text.trim().to_owned());
             }
         }
+        // A sweep that found what no event had told of.
+        if line["healed"].as_u64().is_some_and(|count| count > 0) {
+            self.cleaned.never.push(text.trim().to_owned());
+        }
         self.kept.push_back(line);
         if self.kept.len() > KEPT {
             self.kept.pop_front();
@@ -208,8 +213,9 @@ mod tests {
         let tail = Tail::new(file.clone());
         assert_eq!(tail.cleaned(), Cleaned { directories: 5, never: Vec::new() });
         let routine = "{\"message\":\"cleaned up\",\"name\":\"keys\",\"removed\":1}\n";
-        std::fs::write(&file, line(0, 2) + &line(0, 3) + &line(1, 0) + routine).unwrap();
+        let sweeps = "{\"message\":\"compared\",\"healed\":0}\n{\"message\":\"found\",\"healed\":2}\n";
+        std::fs::write(&file, line(0, 2) + &line(0, 3) + &line(1, 0) + routine + sweeps).unwrap();
         let cleaned = tail.cleaned();
-        assert_eq!((cleaned.directories, cleaned.never.len()), (5, 2), "{cleaned:?}");
+        assert_eq!((cleaned.directories, cleaned.never.len()), (5, 3), "{cleaned:?}");
     }
 }

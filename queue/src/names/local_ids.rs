@@ -216,4 +216,16 @@ impl Queue {
         }
         Err(Error::changed(local_id, "its reservation comes and goes"))
     }
+
+    /// Whether nobody works on a job, as checks that it stays so; `None` if somebody does. A job that is gone
+    /// never comes back.
+    async fn idle(&self, jid: Jid) -> Result<Option<Vec<Op>>> {
+        // The status first: whoever takes the job after this look moves its version.
+        let status = JobNode::Status.of(jid);
+        let Some(stat) = self.exists(&status).await? else { return Ok(Some(Vec::new())) };
+        if self.exists(JobNode::Lock.of(jid)).await?.is_some() {
+            return Ok(None);
+        }
+        Ok(Some(vec![Op::check(status, stat.version)]))
+    }
 }

@@ -2,10 +2,11 @@
 
 use ingest_queue::dialect::Dialect;
 use ingest_queue::error::Error;
-use ingest_queue::map::{self, JobNode};
+use ingest_queue::map::{self, JobNode, Priority};
 use ingest_queue::names::Side;
 use ingest_queue::names::local_ids::Claimed;
 use ingest_queue::nodes::{Identifiers, NameLock};
+use ingest_queue::plan::job::Action;
 
 use crate::tree::{Tree, on_both_engines, within};
 use crate::world::{WHO, acquire, batch_of, clean, queue, queue_on, read, snapshot};
@@ -15,6 +16,8 @@ on_both_engines!(
     two_objects_whose_names_share_a_path_are_told_apart,
     the_lock_on_an_object_ends_with_its_session,
     what_a_dead_task_of_this_session_left_is_replaced_or_swept,
+    a_task_whose_job_was_taken_away_gives_its_object_back,
+    what_a_dead_task_left_is_swept_also_while_its_job_is_worked_on_elsewhere,
     a_local_id_is_minted_for_by_one_job,
 );
 
@@ -81,6 +84,44 @@ async fn what_a_dead_task_of_this_session_left_is_replaced_or_swept(tree: &Tree)
     within(watch.woken()).await;
     elsewhere.lock_object(&mut second, Side::Storage, "ark:/13030/m5").await.unwrap();
     clean(queue.session(), Dialect::Design).await;
+}
+
+async fn a_task_whose_job_was_taken_away_gives_its_object_back(tree: &Tree) {
+    let (here, elsewhere) = (queue(tree).await, queue(tree).await);
+    let (_, jids) = batch_of(&here, 1).await;
+    let mut robbed = acquire(&here, jids[0]).await;
+    here.lock_object(&mut robbed, Side::Inventory, "ark:/13030/m5").await.unwrap();
+    let priority = Action::SetPriority(Priority::new(7).unwrap());
+    elsewhere.act(jids[0], &priority, "taken away", true).await.unwrap();
+    let mut next = acquire(&elsewhere, jids[0]).await;
+    // As long as its old task is at it, nobody sweeps it away.
+    assert_eq!(here.sweep_names().await.unwrap(), [] as [String; 0]);
+    let busy = elsewhere.lock_object(&mut next, Side::Inventory, "ark:/13030/m5").await.unwrap_err();
+    assert!(matches!(busy, Error::Busy { .. }), "{busy:?}");
+    let (_, watch) = elsewhere.watch_object(Side::Inventory, "ark:/13030/m5").await.unwrap();
+    let lost = here.unlock_object(&mut robbed, Side::Inventory, "ark:/13030/m5").await.unwrap_err();
+    assert!(matches!(lost, Error::Lost { .. }), "{lost:?}");
+    within(watch.woken()).await;
+    elsewhere.lock_object(&mut next, Side::Inventory, "ark:/13030/m5").await.unwrap();
+    // It has nothing any more that it could give back.
+    let theirs = here.unlock_object(&mut robbed, Side::Inventory, "ark:/13030/m5").await.unwrap_err();
+    assert!(matches!(theirs, Error::Lost { .. }), "{theirs:?}");
+    elsewhere.unlock_object(&mut next, Side::Inventory, "ark:/13030/m5").await.unwrap();
+    clean(here.session(), Dialect::Design).await;
+}
+
+async fn what_a_dead_task_left_is_swept_also_while_its_job_is_worked_on_elsewhere(tree: &Tree) {
+    let (here, elsewhere) = (queue(tree).await, queue(tree).await);
+    let (_, jids) = batch_of(&here, 1).await;
+    let mut first = acquire(&here, jids[0]).await;
+    here.lock_object(&mut first, Side::Storage, "ark:/13030/m5").await.unwrap();
+    here.release_all_of(WHO).await.unwrap();
+    let mut next = acquire(&elsewhere, jids[0]).await;
+    assert_eq!(here.sweep_names().await.unwrap(), [map::storage_lock("ark:/13030/m5")]);
+    elsewhere.lock_object(&mut next, Side::Storage, "ark:/13030/m5").await.unwrap();
+    assert_eq!(here.sweep_names().await.unwrap(), [] as [String; 0]);
+    elsewhere.unlock_object(&mut next, Side::Storage, "ark:/13030/m5").await.unwrap();
+    clean(here.session(), Dialect::Design).await;
 }
 
 async fn a_local_id_is_minted_for_by_one_job(tree: &Tree) {

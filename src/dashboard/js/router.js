@@ -11,6 +11,8 @@ export class View {
   #ended = new AbortController();
   #trouble = h("div.trouble", { role: "alert" });
   #readers = [];
+  /** Readers that have not read yet: the page is busy until the last of them has. */
+  #unread = 0;
 
   constructor(app, page, id, params) {
     this.app = app;
@@ -42,15 +44,23 @@ export class View {
 
   /** Reads now, after `reset`, and when one of the events comes that `when` (if given) finds important. */
   reads(load, { on = [], when = () => true, pause = 1_000 } = {}) {
+    let isNew = true;
+    const settled = () => {
+      this.#unread -= isNew ? 1 : 0;
+      isNew = false;
+      if (this.#unread === 0) {
+        this.content.removeAttribute("aria-busy");
+      }
+    };
     const reader = new Refresher(
       async () => {
         try {
           await load(this.signal);
-          this.content.removeAttribute("aria-busy");
+          settled();
           this.#trouble.replaceChildren();
         } catch (error) {
           if (error.name !== "AbortError" && !this.signal.aborted) {
-            this.content.removeAttribute("aria-busy");
+            settled();
             this.#trouble.replaceChildren(h("div.callout.is-failed", icon("failed"), problem(error)));
           }
         }
@@ -58,6 +68,7 @@ export class View {
       { pause, signal: this.signal },
     );
     this.#readers.push(reader);
+    this.#unread += 1;
     this.content.setAttribute("aria-busy", "true");
     this.on("reset", () => reader.poke());
     this.on(on, (event) => {

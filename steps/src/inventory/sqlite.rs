@@ -111,13 +111,17 @@ fn code(error: &sqlx::Error) -> Option<u32> {
     Some(code & 0xff)
 }
 
-/// The primary codes that pass, or are repaired without a change to the file: busy, locked, a failing disk, a
-/// full one.
-const PASSING: [u32; 4] = [BUSY, 6, 10, 13];
+/// Another process is at it, perhaps one that is stopped: nothing is wrong with this job.
+const IN_THE_WAY: [u32; 2] = [BUSY, 6];
+/// The primary codes that pass, or are repaired without a change to the file: a failing disk, a full one.
+const PASSING: [u32; 2] = [10, 13];
 
 #[allow(clippy::needless_pass_by_value, reason = "it is the end of the error")]
 fn failure(place: &str, error: sqlx::Error) -> Failure {
     let why = format!("the inventory {place}: {error}");
+    if code(&error).is_some_and(|code| IN_THE_WAY.contains(&code)) {
+        return Failure::Again(why);
+    }
     let passes = match &error {
         sqlx::Error::Database(_) => code(&error).is_some_and(|code| PASSING.contains(&code)),
         sqlx::Error::Io(_)

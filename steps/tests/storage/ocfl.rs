@@ -274,7 +274,7 @@ async fn stores_through_two_openings_do_not_disturb_each_other() {
     let (one, two) = (request(&bench.work(), "k1", &FIRST), request(&bench.work(), "k2", &SECOND));
     let (one, two) = futures::join!(store(&bench.ocfl, &one), store(&other, &two));
     // The one that came too late is told to come again.
-    let late = [&one, &two].into_iter().filter(|result| matches!(result, Err(Failure::Later(_)))).count();
+    let late = [&one, &two].into_iter().filter(|result| matches!(result, Err(Failure::Again(_)))).count();
     assert_eq!(late + [&one, &two].into_iter().filter(|result| result.is_ok()).count(), 2, "{one:?} {two:?}");
     assert!(late < 2);
     assert_eq!((verdict(&bench.root()), bench.staged()), (vec![], 0));

@@ -358,7 +358,8 @@ impl LockTable {
         }
     }
 
-    fn is_claimed(&self, lock: &str) -> bool {
+    /// Whether somebody here has a lock, wants it, or has lost it and not given it back yet.
+    pub fn is_claimed(&self, lock: &str) -> bool {
         self.shared.entries.lock().get(lock).is_some_and(|entry| entry.stage != Stage::Abandoned)
     }
 

@@ -1,5 +1,6 @@
 //! People act on many jobs at once: other priorities, held and released, requeued after their source was repaired.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -12,6 +13,7 @@ use super::super::schedule::Planned;
 use super::super::witness::Outcome;
 use super::super::world::World;
 
+static RUNS: AtomicU64 = AtomicU64::new(0);
 const TRIES: u32 = 9;
 const PAUSE: Duration = Duration::from_millis(500);
 const WAITING: [&str; 4] = ["pending", "estimating", "provisioning", "downloading"];
@@ -19,7 +21,8 @@ const WAITING: [&str; 4] = ["pending", "estimating", "provisioning", "downloadin
 pub(super) async fn act(world: &World, planned: &Planned) -> Result<Outcome> {
     let mut told = Vec::new();
     for number in 0..TRIES {
-        let run = format!("chaos-{}-{number}", planned.at.as_millis());
+        // Of its own also if the same fault is made again: a run that is known goes on, and counts what it did before.
+        let run = format!("chaos-{}", RUNS.fetch_add(1, Ordering::Relaxed));
         let (name, changed) = match planned.variant.wrapping_add(number) % 3 {
             0 => {
                 let priority = planned.variant / 4 % 90;

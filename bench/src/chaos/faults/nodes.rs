@@ -1,4 +1,7 @@
-//! Node processes: killed, stopped until their session is over, replaced by another of the same name.
+//! Node processes: killed, stopped until their session is over, replaced by another of the same name, drained and started again.
+//!
+//! A process that was killed is registered until its session is over, so what is seen of a name may be its predecessor's. The sessions
+//! of the dead are remembered: they are no witness of what is done to those after them.
 
 use std::time::{Duration, Instant};
 
@@ -15,15 +18,22 @@ use super::super::world::{LOOK, World};
 const TRIES: usize = 3;
 /// How long a node is waited for to have something to do.
 const BUSY_WITHIN: Duration = Duration::from_secs(8);
+/// The exit code of a node whose grace was over.
+const GRACE_OVER: i32 = 6;
 /// How long the server may take to end a session: its timeout, and elections meanwhile.
 const OVER_WITHIN: Duration = Duration::from_mins(2);
+
+/// The sessions of the process that lives under a name.
+async fn living(world: &World, member: &Member) -> Result<Vec<i64>> {
+    let entries = world.entries(&member.name).await?;
+    Ok(entries.into_iter().map(|(_, session)| session).filter(|session| !member.is_dead(*session)).collect())
+}
 
 /// Waits until a node is at work, and answers its sessions.
 async fn busy(world: &World, member: &Member) -> Result<Vec<i64>> {
     let until = Instant::now() + BUSY_WITHIN;
     loop {
-        let sessions: Vec<i64> =
-            world.entries(&member.name).await?.into_iter().map(|(_, session)| session).collect();
+        let sessions = living(world, member).await?;
         if !world.locks_of(&sessions).await?.is_empty() || Instant::now() >= until {
             return Ok(sessions);
         }
@@ -44,6 +54,7 @@ pub(super) async fn kill(world: &World, planned: &Planned) -> Result<Outcome> {
         let sessions = busy(world, member).await?;
         let mark = member.tail.mark();
         node.process.kill().await;
+        member.bury(&sessions);
         // What it holds now it holds until the server ends its session.
         let held = world.locks_of(&sessions).await?;
         node.start_again();
@@ -68,8 +79,7 @@ pub(super) async fn freeze(world: &World, planned: &Planned) -> Result<Outcome> 
         let mark = member.tail.mark();
         node.process.pause().await;
         // From here on it is the server alone that takes anything of it away.
-        let entries = world.entries(&member.name).await?;
-        let sessions: Vec<i64> = entries.iter().map(|(_, session)| *session).collect();
+        let sessions = living(world, member).await?;
         let held = world.locks_of(&sessions).await?;
         if !held.is_empty() {
             break (mark, sessions, held);
@@ -106,6 +116,7 @@ pub(super) async fn replace(world: &World, planned: &Planned) -> Result<Outcome>
         let sessions = busy(world, member).await?;
         let mark = member.tail.mark();
         node.process.kill().await;
+        member.bury(&sessions);
         let held = world.locks_of(&sessions).await?;
         member.move_to_new_disks(&mut node, world.own_disks)?;
         node.start_again();
@@ -117,6 +128,31 @@ pub(super) async fn replace(world: &World, planned: &Planned) -> Result<Outcome>
         }
     }
     Ok(Outcome::Missed(format!("{last}, and was gone before its successor was there")))
+}
+
+/// `SIGTERM`, as before an upgrade, and another process in its place.
+pub(super) async fn drain(world: &World, planned: &Planned) -> Result<Outcome> {
+    let member = &world.members[planned.node];
+    let mut node = member.node().await;
+    let mut last = String::new();
+    for _ in 0..TRIES {
+        let sessions = busy(world, member).await?;
+        let held = world.locks_of(&sessions).await?;
+        let mark = member.tail.mark();
+        let code = node.drained().await;
+        // The grace may be over while the tree is away: then what ran was given back or ended, and it says so.
+        ensure!(matches!(code, 0 | GRACE_OVER), "{} was drained, and ended with {code}", member.name);
+        let left = if code == 0 { world.locks_of(&sessions).await? } else { Vec::new() };
+        ensure!(left.is_empty(), "{} was drained, and has left {}", member.name, some(&left));
+        member.bury(&sessions);
+        node.start_again();
+        member.ready(mark).await.with_context(|| format!("{} was drained", member.name))?;
+        last = format!("{} had {}, and ended with {code}", member.name, some(&held));
+        if code == 0 && !held.is_empty() {
+            return Ok(Outcome::Witnessed(last));
+        }
+    }
+    Ok(Outcome::Missed(last))
 }
 
 /// Whether the new one is registered while the old one still is.

@@ -1,14 +1,14 @@
 //! Znodes that nobody of ours has written: garbage instead of data, a name that is none, a ref that leads astray.
 //!
-//! People find it with `fsck` and put it right with `fsck --repair`, if no node has done so before. Whatever else `fsck`
-//! calls an error then, with everything in full work, is a breach.
+//! People find it with `fsck` and put it right with `fsck --repair`, if no node has done so before. Nothing else is repaired: whatever
+//! else `fsck` calls wrong then, with everything in full work, is a breach.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use ingest_harness::let_pass;
 use ingest_queue::dialect::Dialect;
-use ingest_queue::fsck::{self, Finding, Options, Report, Severity};
+use ingest_queue::fsck::{self, Finding, Options, Severity};
 use ingest_queue::ids::{Bid, Jid};
 use ingest_queue::map::{self, BatchNode, JobNode, Priority, QueueRef};
 use ingest_queue::states::{BatchState, JobState};
@@ -26,11 +26,32 @@ const TRIES: usize = 20;
 /// What was spoilt.
 struct Spoilt {
     path: String,
+    what: What,
     /// What else it may make look wrong.
     near: Vec<String>,
 }
 
+/// How one sees that it is still there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    /// Garbage instead of data.
+    Data,
+    /// A node that nobody of ours makes.
+    Name,
+    /// A ref that may have become right meanwhile: the end of the run compares all of them with their jobs.
+    Ref,
+}
+
 impl Spoilt {
+    async fn is_there(&self, world: &World) -> Result<bool> {
+        let found = world.get_all(vec![self.path.clone()]).await?.remove(0);
+        Ok(match self.what {
+            What::Data => found.is_some_and(|data| data == GARBAGE),
+            What::Name => found.is_some(),
+            What::Ref => false,
+        })
+    }
+
     fn concerns(&self, finding: &Finding) -> bool {
         finding.path == self.path || self.near.iter().any(|near| finding.path.contains(near.as_str()))
     }
@@ -91,14 +112,14 @@ async fn job(world: &World, planned: &Planned, node: JobNode) -> Result<Option<S
     if done {
         world.ledger.spoil(jid);
     }
-    Ok(done.then_some(Spoilt { path, near }))
+    Ok(done.then_some(Spoilt { path, what: What::Data, near }))
 }
 
 /// A name that is none, in a queue.
 async fn foreign(world: &World) -> Result<Option<Spoilt>> {
     let path = format!("{}/what-is-this", map::queue(JobState::Downloading));
     let made = world.session().multi(vec![Op::create(path.clone(), "")]).await;
-    Ok(made.is_ok().then_some(Spoilt { path, near: Vec::new() }))
+    Ok(made.is_ok().then_some(Spoilt { path, what: What::Name, near: Vec::new() }))
 }
 
 /// A ref in a queue where the job is not.
@@ -108,7 +129,7 @@ async fn astray(world: &World, planned: &Planned) -> Result<Option<Spoilt>> {
     let path = QueueRef::new(elsewhere, Priority::DEFAULT, jid).path();
     let near = near(jid, bid_of(world, jid).await);
     let done = spoil(world, JobNode::Lock.of(jid), vec![Op::create(path.clone(), "")]).await?;
-    Ok(done.then_some(Spoilt { path, near }))
+    Ok(done.then_some(Spoilt { path, what: What::Ref, near }))
 }
 
 /// The status of a batch whose jobs are under way.
@@ -123,7 +144,7 @@ async fn batch(world: &World, planned: &Planned) -> Result<Option<Spoilt>> {
     let path = BatchNode::Status.of(bid);
     let set = Op::set(path.clone(), GARBAGE, found.version);
     match spoil(world, BatchNode::Lock.of(bid), vec![set]).await {
-        Ok(done) => Ok(done.then_some(Spoilt { path, near: vec![bid.to_string()] })),
+        Ok(done) => Ok(done.then_some(Spoilt { path, what: What::Data, near: vec![bid.to_string()] })),
         Err(error) if error.to_string().contains("version") => Ok(None),
         Err(error) => Err(error),
     }
@@ -138,14 +159,15 @@ async fn put_right(world: &World, spoilt: Spoilt) -> Result<Outcome> {
             // The servers are away: once more.
             Err(_) if Instant::now() < until => {}
             Err(error) => return Err(error.into()),
-            Ok(report) => {
-                others(world, &report, &spoilt);
-                let mine: Vec<_> =
-                    report.findings.iter().filter(|finding| spoilt.concerns(finding)).collect();
-                if mine.is_empty() {
+            Ok(mut report) => {
+                let (mine, others) =
+                    report.findings.into_iter().partition(|finding| spoilt.concerns(finding));
+                report.findings = mine;
+                blame(world, others);
+                if report.findings.is_empty() {
                     break;
                 }
-                for code in mine.iter().map(|finding| finding.code.to_string()) {
+                for code in report.findings.iter().map(|finding| finding.code.to_string()) {
                     if !named.contains(&code) {
                         named.push(code);
                     }
@@ -161,16 +183,15 @@ async fn put_right(world: &World, spoilt: Spoilt) -> Result<Outcome> {
         }
         let_pass(PAUSE).await;
     }
+    ensure!(!spoilt.is_there(world).await?, "{} was spoilt, and nobody says so", spoilt.path);
     let by =
         if named.is_empty() { "a node put it right".into() } else { format!("fsck: {}", named.join(" ")) };
     Ok(Outcome::Witnessed(format!("{}, {by}", spoilt.path)))
 }
 
 /// What a check calls wrong that nobody has spoilt.
-fn others(world: &World, report: &Report, spoilt: &Spoilt) {
-    for finding in &report.findings {
-        if finding.severity == Severity::Error && !spoilt.concerns(finding) {
-            world.book.breach(format!("fsck, in the middle of work: {finding}"));
-        }
+fn blame(world: &World, findings: Vec<Finding>) {
+    for finding in findings.into_iter().filter(|finding| finding.severity != Severity::Info) {
+        world.book.breach(format!("fsck, in the middle of work: {finding}"));
     }
 }

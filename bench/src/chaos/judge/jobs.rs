@@ -7,12 +7,13 @@ use anyhow::Result;
 use ingest_queue::dialect::Dialect;
 use ingest_queue::ids::{Bid, Jid};
 use ingest_queue::map::{self, JobNode, QueueRef};
-use ingest_queue::nodes::{Configuration, History, JobStatus, Node as _};
+use ingest_queue::nodes::{Configuration, History, Identifiers, JobStatus, Node as _};
 use ingest_queue::states::{BatchList, JobState};
 
 use super::super::deposit::{Fate, Row};
 use super::super::kind::Kind;
 use super::super::load::Made;
+use super::super::settle;
 use super::super::witness::Outcome;
 use super::super::world::World;
 
@@ -30,6 +31,8 @@ pub(crate) struct Job {
     /// The lists of batches that it is in.
     pub(crate) lists: Vec<(Bid, BatchList)>,
     pub(crate) history: Option<History>,
+    /// The identifier of its object, as the tree has it.
+    pub(crate) ark: Option<String>,
     pub(crate) locked: bool,
 }
 
@@ -44,6 +47,7 @@ pub(crate) async fn all(world: &World) -> Result<Vec<Job>> {
     let configurations = read(JobNode::Configuration).await?;
     let bids = read(JobNode::Bid).await?;
     let histories = read(JobNode::History).await?;
+    let identifiers = read(JobNode::Identifiers).await?;
     let locks = read(JobNode::Lock).await?;
     let job = |(at, jid): (usize, &Jid)| {
         let status = statuses[at].as_ref().and_then(|data| JobStatus::read(data).ok());
@@ -59,6 +63,7 @@ pub(crate) async fn all(world: &World) -> Result<Vec<Job>> {
             queues: queues.get(jid).cloned().unwrap_or_default(),
             lists: lists.get(jid).cloned().unwrap_or_default(),
             history: histories[at].as_ref().and_then(|data| History::read(data).ok()),
+            ark: identifiers[at].as_ref().and_then(|data| Identifiers::read(data).ok()?.primary_id),
             locked: locks[at].is_some(),
         }
     };
@@ -115,7 +120,18 @@ pub(crate) async fn judge(world: &World, jobs: &[Job]) -> Result<()> {
             world.book.breach(format!("{}: {wrong}", job.jid));
         }
     }
+    for (bid, state) in settle::batches(world).await? {
+        let failed = jobs.iter().any(|job| job.bid == Some(bid) && job.state == Some(JobState::Failed));
+        if state != end_of(failed) {
+            world.book.breach(format!("{bid} is {state}, and should be {}", end_of(failed)));
+        }
+    }
     Ok(())
+}
+
+/// How a batch has ended.
+fn end_of(failed: bool) -> &'static str {
+    if failed { "failed" } else { "completed" }
 }
 
 async fn each_submission_once(world: &World, made: &[Made], jobs: &[Job]) -> Result<()> {
@@ -159,16 +175,26 @@ fn wrongs(job: &Job, row: Option<&Row>, spoilt: bool) -> Vec<String> {
     if job.queues != job.state.into_iter().collect::<Vec<_>>() {
         wrongs.push(format!("it is {:?}, and in the queues {:?}", job.state, job.queues));
     }
-    if job.lists.len() != 1 || Some(job.lists[0].0) != job.bid {
+    let list = if end == JobState::Failed { BatchList::Failed } else { BatchList::Completed };
+    if job.bid.is_none_or(|bid| job.lists != [(bid, list)]) {
         wrongs.push(format!("it belongs to {:?}, and is in the lists {:?}", job.bid, job.lists));
     }
     if job.locked {
         wrongs.push("it is locked".to_owned());
     }
-    if !spoilt && let Some(broken) = job.history.as_ref().and_then(broken_life) {
-        wrongs.push(broken);
+    if !spoilt {
+        wrongs.extend(job.history.as_ref().and_then(broken_life));
+        if row.is_some_and(|row| row.fate == Fate::Good) {
+            wrongs.extend(job.history.as_ref().and_then(failed_once));
+        }
     }
     wrongs
+}
+
+/// Where a job has failed of which everything is good: no fault of ours, and no server that misbehaves for a while, may do that.
+fn failed_once(history: &History) -> Option<String> {
+    let failed = history.entries.iter().find(|entry| entry.to == JobState::Failed)?;
+    Some(format!("it is good, and had failed: {failed:?}"))
 }
 
 /// Where a history does not go from one state to the next, or has a commit twice.
@@ -200,5 +226,98 @@ pub(crate) fn count_misdeeds(world: &World, jobs: &[Job]) {
                 world.book.enter(Kind::BadServer, &outcome);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ingest_queue::date::Date;
+    use ingest_queue::nodes::Entry;
+
+    use super::super::super::deposit::deposit;
+    use super::*;
+
+    fn row(fate: Fate) -> Row {
+        Row { fate, ..deposit(1, 1).rows[0].clone() }
+    }
+
+    fn life(states: &[JobState]) -> History {
+        let entry = |(at, pair): (usize, &[JobState])| Entry {
+            at: Date::from_millis(0),
+            from: Some(pair[0]),
+            to: pair[1],
+            node: "node-1".into(),
+            attempt: 1,
+            commit: format!("c{at}"),
+            message: String::new(),
+            other: Default::default(),
+        };
+        History { entries: states.windows(2).enumerate().map(entry).collect(), ..History::default() }
+    }
+
+    fn ended(state: JobState, list: BatchList) -> Job {
+        let (bid, history) = (Bid::new(1), life(&[JobState::Pending, JobState::Notify, state]));
+        Job {
+            jid: Jid::new(1),
+            bid: Some(bid),
+            state: Some(state),
+            message: String::new(),
+            payload: "/d1/0.bin".into(),
+            queues: vec![state],
+            lists: vec![(bid, list)],
+            history: Some(history),
+            ark: None,
+            locked: false,
+        }
+    }
+
+    fn completed() -> Job {
+        ended(JobState::Completed, BatchList::Completed)
+    }
+
+    fn found(job: &Job, fate: Fate) -> String {
+        wrongs(job, Some(&row(fate)), false).join("; ")
+    }
+
+    #[test]
+    fn jobs_that_ended_as_they_should_are_in_order() {
+        assert_eq!(found(&completed(), Fate::Good), "");
+        assert_eq!(found(&ended(JobState::Failed, BatchList::Failed), Fate::Wrong), "");
+    }
+
+    #[test]
+    fn the_wrong_end_two_queues_none_another_list_and_a_lock_are_found() {
+        assert!(found(&completed(), Fate::Wrong).contains("not failed"));
+        let two = Job { queues: vec![JobState::Notify, JobState::Completed], ..completed() };
+        assert!(found(&two, Fate::Good).contains("in the queues"));
+        let none = Job { queues: Vec::new(), ..completed() };
+        assert!(found(&none, Fate::Good).contains("in the queues"));
+        let list = ended(JobState::Completed, BatchList::Processing);
+        assert!(found(&list, Fate::Good).contains("in the lists"));
+        let lists = vec![(Bid::new(1), BatchList::Completed), (Bid::new(1), BatchList::Failed)];
+        assert!(found(&Job { lists, ..completed() }, Fate::Good).contains("in the lists"));
+        assert!(found(&Job { locked: true, ..completed() }, Fate::Good).contains("locked"));
+        assert!(wrongs(&completed(), None, false)[0].contains("nobody has deposited"));
+    }
+
+    #[test]
+    fn a_torn_life_a_commit_twice_and_a_good_job_that_had_failed_are_found() {
+        let mut torn =
+            life(&[JobState::Pending, JobState::Estimating, JobState::Downloading, JobState::Completed]);
+        torn.entries.remove(1);
+        assert!(found(&Job { history: Some(torn), ..completed() }, Fate::Good).contains("torn"));
+        let mut twice = life(&[JobState::Pending, JobState::Estimating, JobState::Completed]);
+        twice.entries[1].commit = twice.entries[0].commit.clone();
+        assert!(found(&Job { history: Some(twice), ..completed() }, Fate::Good).contains("twice"));
+        let again = [JobState::Pending, JobState::Failed, JobState::Downloading, JobState::Completed];
+        let failed = Job { history: Some(life(&again)), ..completed() };
+        assert!(found(&failed, Fate::Good).contains("had failed"));
+        assert_eq!(found(&failed, Fate::Missing), "");
+        assert_eq!(wrongs(&failed, Some(&row(Fate::Good)), true), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_batch_ends_as_its_jobs_did() {
+        assert_eq!((end_of(false), end_of(true)), ("completed", "failed"));
     }
 }

@@ -1,5 +1,6 @@
 //! Nothing is left behind: locks, slots, management requests (nobody makes any here), working directories, files that were begun.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,8 @@ use super::jobs::Job;
 
 /// Directories of jobs that have just completed go a moment later.
 const GONE_WITHIN: Duration = Duration::from_secs(30);
+/// What says which file system a working directory is.
+const FILE_SYSTEM: &str = ".ingest-file-system";
 const LOOK: Duration = Duration::from_millis(200);
 
 pub(super) async fn judge(world: &World, jobs: &[Job]) -> Result<()> {
@@ -55,8 +58,9 @@ async fn on_disks(world: &World, jobs: &[Job]) {
     let until = Instant::now() + GONE_WITHIN;
     for place in places {
         let left = || {
-            let mut left = below(&place);
-            left.retain(|path| !path.starts_with('.') && !kept.iter().any(|jid| path.contains(jid.as_str())));
+            // Of a machine that was replaced nothing is there any more, and nobody needs to have made it.
+            let mut left = below(&place).unwrap_or_else(|error| vec![format!("({error})")]);
+            left.retain(|path| path != FILE_SYSTEM && !kept.iter().any(|jid| path.contains(jid.as_str())));
             left
         };
         while !left().is_empty() && Instant::now() < until {
@@ -80,16 +84,44 @@ async fn children(world: &World, path: &str) -> Result<Vec<String>> {
 }
 
 /// Everything below a path.
-fn below(path: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-    let of = |entry: std::fs::DirEntry| {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let mut found: Vec<_> =
-            below(&entry.path()).into_iter().map(|inner| format!("{name}/{inner}")).collect();
-        if found.is_empty() {
-            found.push(name);
-        }
-        found
+fn below(path: &Path) -> std::io::Result<Vec<String>> {
+    let entries = match std::fs::read_dir(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
     };
-    entries.flat_map(of).collect()
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        // One that goes just now is not left.
+        let inner = if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            below(&entry.path())?
+        } else {
+            Vec::new()
+        };
+        if inner.is_empty() {
+            found.push(name);
+        } else {
+            found.extend(inner.into_iter().map(|inner| format!("{name}/{inner}")));
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_and_empty_directories_are_left_and_what_cannot_be_read_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("bid1/empty")).unwrap();
+        std::fs::write(dir.path().join("bid1/.manifest.ingest-part"), "x").unwrap();
+        std::fs::write(dir.path().join(FILE_SYSTEM), "x").unwrap();
+        let mut found = below(dir.path()).unwrap();
+        found.sort();
+        assert_eq!(found, [FILE_SYSTEM, "bid1/.manifest.ingest-part", "bid1/empty"]);
+        assert!(below(&dir.path().join("nowhere")).unwrap().is_empty());
+        assert!(below(&dir.path().join(FILE_SYSTEM)).is_err());
+    }
 }

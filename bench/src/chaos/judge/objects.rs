@@ -26,16 +26,17 @@ pub(super) struct Found {
 pub(super) async fn judge(world: &World, jobs: &[Job]) -> Result<Found> {
     let made = world.ledger.made();
     let rows = jobs::rows(&made);
-    let mut wanted = BTreeMap::<&str, Vec<&Row>>::new();
+    let mut wanted = BTreeMap::<&str, Vec<(&Job, &Row)>>::new();
     for job in jobs.iter().filter(|job| job.state == Some(JobState::Completed)) {
         if let Some(row) = rows.get(job.payload.as_str()) {
-            wanted.entry(row.local_id.as_str()).or_default().push(row);
+            wanted.entry(row.local_id.as_str()).or_default().push((job, row));
         }
     }
     let stored = stored(&world.path("storage"))?;
     let inventory = SqliteInventory::open(&world.path("inventory.sqlite")).await?;
     let (mut arks, mut found) = (BTreeSet::new(), Found::default());
-    for (local_id, rows) in &wanted {
+    for (local_id, done) in &wanted {
+        let rows: Vec<&Row> = done.iter().map(|(_, row)| *row).collect();
         let Some(ark) = inventory.find(OWNER, local_id).await? else {
             world.book.breach(format!("{local_id} is completed, and not in the inventory"));
             continue;
@@ -46,7 +47,11 @@ pub(super) async fn judge(world: &World, jobs: &[Job]) -> Result<Found> {
         found.objects += 1;
         found.versions += rows.len();
         recorded(world, &inventory, &ark, local_id, rows.len()).await?;
-        whole(world, &ark, rows, stored.get(&ark.to_string()));
+        whole(world, &ark, &rows, stored.get(&ark.to_string()));
+        for (job, _) in done.iter().filter(|(job, _)| job.ark.as_deref() != Some(&ark.to_string())) {
+            let (jid, named) = (job.jid, &job.ark);
+            world.book.breach(format!("{jid} of {local_id} names {named:?}, and the inventory {ark}"));
+        }
     }
     for ark in stored.keys().filter(|ark| !arks.contains(*ark)) {
         world.book.breach(format!("{ark} is in the storage, and nobody has it"));

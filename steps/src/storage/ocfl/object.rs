@@ -83,9 +83,8 @@ impl Place {
                 Ok(()) => {}
                 Err(fs::TryLockError::WouldBlock) => {
                     let ark = &self.ark;
-                    return Err(Failure::later(format!(
-                        "another process is storing {ark}; it is tried again"
-                    )));
+                    // Perhaps one that is stopped, and has lost its session: nothing is wrong with this job.
+                    return Err(Failure::Again(format!("another process is storing {ark}")));
                 }
                 Err(fs::TryLockError::Error(error)) => return Err(at("lock", path)(error)),
             }
