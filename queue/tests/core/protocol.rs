@@ -4,16 +4,22 @@
 //!
 //! What is sent to the tree is made by the functions that the product makes it with ([`ingest_queue::plan`], the lock
 //! table's claims and releases), and what an answer means is told by the committer's own ([`Sending`](ingest_queue::committer::Sending)). A plan
-//! is made at one step from what is read then, and each multi is sent at a later one, so whatever can happen in between does.
+//! is made at one step from what is read then, and each multi is sent at a later one, so whatever can happen in between does. After a
+//! lost answer the same is sent again, which may get lost again; if it is then refused, each mark is read at a step of its own.
+//!
+//! A node has one plan for jobs under way, or several that go together, besides what dead workers have left; where a setup says so
+//! ([`Setup::overlap`]) one for the batch at the same time. That is not said of every setup with a batch: it makes their states four times
+//! as many and more.
 //!
 //! | what holds | where |
 //! |---|---|
 //! | a job is in exactly one queue and one list of its batch, those that its status names | [`rules`] |
-//! | only whoever has taken a job last commits anything about it | [`tree_side`] |
+//! | only whoever has taken a job last commits anything about it; likewise the batch, and nobody once it is given back | [`tree_side`] |
+//! | a job is taken once in each state, and again only if something breaks or a person does something | [`rules`] |
 //! | every row has one job, and no job is without a row | [`rules`] |
 //! | a report is sent when all jobs have ended, names every one of them as it is, and has one number | [`batches`] |
 //! | what is noted as sent was sent | [`rules`] |
-//! | when faults stop, and no person does anything any more, everything can still come to its end: from every state that there is | [`explore`] |
+//! | when faults stop, and no person does anything any more, everything comes to its end: from every state that there is an end can be reached, and no way goes in circles | [`explore`] |
 //!
 //! Rules that are broken on purpose ([`Broken`]) must be found out; those tests say by what.
 //!
@@ -29,6 +35,8 @@ mod same;
 mod setup;
 mod tree_side;
 mod world;
+
+use std::cell::RefCell;
 
 use ingest_queue::states::JobState;
 
@@ -46,10 +54,11 @@ fn size(small: u8, more: u8) -> u8 {
 }
 
 fn run(setup: &Setup) -> Result<Explored, Violation> {
+    let known = RefCell::default();
     explore(
         &World::new(setup),
         |world, next| world.steps(setup, next),
-        |world| world.judge(setup),
+        |world| world.judge(setup, &mut known.borrow_mut()),
         |world| world.has_come_to_its_end(setup),
     )
 }
@@ -79,17 +88,17 @@ fn is_found_out(setup: &Setup, broken: Broken, by: &str) {
 
 /// A job that is taken, handed over, and taken again by others after crashes.
 fn owner() -> Setup {
-    Setup { nodes: size(2, 3), jobs: 1, from: JobState::Recording, faults: size(1, 2), ..Setup::default() }
+    Setup { nodes: 2, jobs: 1, from: JobState::Recording, ..Setup::default() }
 }
 
-/// The same with two jobs; in the large with a fault.
+/// The same with two jobs: claims, hand-overs and commits of both also go together.
 fn owners() -> Setup {
-    Setup { jobs: 2, faults: size(0, 1), ..owner() }
+    Setup { jobs: 2, faults: size(0, 1), coalesce: true, ..owner() }
 }
 
-/// Jobs whose commits go together.
+/// Jobs that are taken, end and go together.
 fn together() -> Setup {
-    Setup { jobs: size(2, 3), from: JobState::Notify, faults: 1, coalesce: true, ..Setup::default() }
+    Setup { jobs: 2, from: JobState::Notify, faults: 1, coalesce: true, ..Setup::default() }
 }
 
 /// A person who requeues, deletes, changes priorities and takes locks away, beside the workers.
@@ -112,7 +121,7 @@ fn pending() -> Setup {
     Setup { jobs: 1, from, until, faults: size(0, 1), asks: 1, may, ..Setup::default() }
 }
 
-/// The end of a batch: its jobs, its report, and a person who requeues meanwhile.
+/// The end of a batch: its jobs, its report, and a person who requeues or deletes meanwhile.
 fn end() -> Setup {
     let may = &[Ask::Requeue, Ask::Delete];
     let (jobs, from) = (2, JobState::Notify);
@@ -126,21 +135,38 @@ fn whole() -> Setup {
 
 #[test]
 fn a_job_has_one_owner_and_comes_to_its_end() {
-    let seen = ["taken by another before", "changed before it is taken"];
-    holds("owner", &owner(), &[&seen[..], &["found applied after all"]].concat());
+    let seen = ["taken by another before", "changed before it is taken", "found applied after all"];
+    holds("owner", &owner(), &seen);
+    holds("owner, three nodes", &Setup { nodes: 3, faults: size(1, 2), ..owner() }, &seen);
+    let setup = Setup { faults: 2, from: JobState::Notify, ..owner() };
+    holds("owner, two faults", &setup, &["lost again"]);
+}
+
+#[test]
+fn two_jobs_that_are_handed_over_have_one_owner_each() {
+    let seen = ["claims go together", "hand-overs go together", "a claim and a commit go together"];
     holds("owners", &owners(), &seen);
+    if large() {
+        let seen = ["taken by another before", "found applied after all"];
+        holds("owners, three nodes", &Setup { nodes: 3, coalesce: false, ..owners() }, &seen);
+    }
 }
 
 #[test]
 fn commits_that_go_together_are_applied_or_refused_one_by_one() {
-    holds("together", &together(), &["taken out, and the rest sent again", "found applied after all"]);
+    let seen = ["taken out, and the rest sent again", "found applied after all", "claims go together"];
+    holds("together", &together(), &seen);
+    if large() {
+        holds("together, three jobs", &Setup { jobs: 3, faults: 0, ..together() }, &seen[..1]);
+        holds("together, two faults", &Setup { faults: 2, ..together() }, &["lost again"]);
+    }
 }
 
 #[test]
 fn what_a_person_does_beside_the_workers_breaks_nothing() {
     let seen = ["a person is refused: busy", "a person is refused: changed", "changed before it is taken"];
     holds("person", &person(), &[&seen[..], &["a person's found applied after all"]].concat());
-    holds("person, two jobs", &Setup { jobs: 2, faults: 0, asks: 1, ..person() }, &seen);
+    holds("person, two jobs", &Setup { jobs: 2, faults: size(0, 1), asks: 1, ..person() }, &seen);
 }
 
 #[test]
@@ -148,6 +174,9 @@ fn what_a_person_holds_and_releases_is_in_one_state() {
     let seen = ["a person is refused: busy", "a person is refused: changed"];
     holds("held", &held(), &[&seen[..], &["a person's found applied after all"]].concat());
     holds("held, two jobs", &Setup { jobs: 2, faults: 0, ..held() }, &seen);
+    if large() {
+        holds("held, two jobs and a fault", &Setup { jobs: 2, asks: 1, ..held() }, &seen);
+    }
 }
 
 #[test]
@@ -155,14 +184,37 @@ fn a_pending_job_is_let_in_once() {
     let seen = ["a person is refused: busy", "taken by another before"];
     holds("pending", &pending(), &seen);
     holds("pending, with a fault", &Setup { faults: 1, asks: 0, ..pending() }, &["found applied after all"]);
-    holds("pending, two jobs", &Setup { jobs: 2, faults: 0, asks: 0, ..pending() }, &seen[1..]);
+    let setup = Setup { jobs: 2, faults: 0, asks: 0, coalesce: large(), ..pending() };
+    holds("pending, two jobs", &setup, &seen[1..]);
 }
 
 #[test]
 fn a_batch_reports_once_all_its_jobs_have_ended() {
     holds("end", &end(), &["a batch is not empty"]);
-    let setup = Setup { faults: 1, asks: 0, ..end() };
+    let setup = Setup { faults: 1, asks: 0, coalesce: large(), ..end() };
     holds("end, with a fault", &setup, &["posted before", "found applied after all"]);
+    let (jobs, faults) = (size(2, 1), size(0, 1));
+    holds("end, three nodes", &Setup { nodes: 3, jobs, faults, asks: 0, coalesce: false, ..end() }, &[]);
+}
+
+#[test]
+fn a_person_changes_jobs_while_the_batch_ends_and_something_breaks() {
+    let seen =
+        ["found applied after all", "a person is refused: changed", "a person's found applied after all"];
+    let setup = Setup { jobs: size(1, 2), faults: 1, coalesce: false, ..end() };
+    holds("end, a person and a fault", &setup, &seen);
+}
+
+#[test]
+fn a_node_commits_for_the_batch_and_for_its_jobs_at_once() {
+    let setup = Setup { overlap: true, ..end() };
+    holds("end, at once", &Setup { asks: 0, ..setup.clone() }, &["claims go together"]);
+    let setup = Setup { jobs: 1, faults: size(0, 1), ..setup };
+    holds("end, at once, with a person", &setup, &["a batch is not empty"]);
+    if large() {
+        let setup = Setup { rows: 1, others: 1, overlap: true, ..whole() };
+        holds("whole, at once", &setup, &["found applied after all"]);
+    }
 }
 
 #[test]
@@ -183,7 +235,13 @@ fn a_commit_at_no_version_is_found_out() {
 
 #[test]
 fn a_lock_that_is_released_before_the_commit_is_found_out() {
-    is_found_out(&Setup { faults: 2, ..owner() }, Broken::ReleaseFirst, "is another's");
+    is_found_out(&Setup { faults: 0, ..owner() }, Broken::ReleaseFirst, "is taken again and again");
+}
+
+#[test]
+fn a_batch_whose_owner_commits_at_no_version_is_found_out() {
+    let setup = Setup { jobs: 1, faults: 1, asks: 0, ..end() };
+    is_found_out(&setup, Broken::NoFenceOfTheBatch, "the batch is another's");
 }
 
 #[test]

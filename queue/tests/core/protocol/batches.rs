@@ -16,11 +16,11 @@ use ingest_store::recipes::lock_table::release_ops;
 
 use super::explore::Step;
 use super::setup::{Broken, Setup};
-use super::world::{BatchWork, Decided, Meant, Report, Stage, Then, World, bid, come_so_far};
+use super::world::{BatchWork, Decided, Meant, Report, Right, Stage, TURN, Then, World, bid, come_so_far};
 
 impl World {
     pub(super) fn decide_on_the_batch(&self, setup: &Setup, at: usize, next: &mut Vec<Step<World>>) {
-        if !self.nodes[at].is_free() {
+        if !self.nodes[at].is_free_for_the_batch(setup) {
             return;
         }
         let Some(work) = self.nodes[at].batch.clone() else {
@@ -31,7 +31,9 @@ impl World {
         };
         let batch = work.batch();
         match batch.state() {
-            BatchState::Processing if work.owed > 0 => self.decide(at, vec![self.pay(&work)], next),
+            BatchState::Processing if work.owed > 0 => {
+                self.decide_as_owner(setup, at, &work, self.pay(&work), next);
+            }
             BatchState::Processing => self.process(setup, at, &work, &batch, next),
             BatchState::Reporting => self.report(setup, at, &work, &batch, next),
             _ => {}
@@ -67,10 +69,26 @@ impl World {
         }
         let Ok(version) = expanded else { return };
         if work.waits || !self.list(BatchList::Processing).is_empty() {
-            self.decide(at, vec![release_batch(work)], next);
+            self.decide_as_owner(setup, at, work, release_batch(work), next);
         } else {
-            self.decide(at, vec![self.end(setup, batch, version)], next);
+            self.decide_as_owner(setup, at, work, self.end(setup, work, batch, version), next);
         }
+    }
+
+    /// Whatever the owner of the batch commits rests on its right to it.
+    fn decide_as_owner(
+        &self,
+        setup: &Setup,
+        at: usize,
+        work: &BatchWork,
+        mut decided: Decided,
+        next: &mut Vec<Step<World>>,
+    ) {
+        decided.meant.right = Some(Right::Batch(work.turn));
+        if setup.broken == Some(Broken::NoFenceOfTheBatch) {
+            decided.unit.ops = unfenced(decided.unit.ops);
+        }
+        self.decide(at, vec![decided], next);
     }
 
     pub(super) fn list(&self, list: BatchList) -> Vec<Jid> {
@@ -79,7 +97,12 @@ impl World {
 
     fn take_batch(&self) -> Decided {
         let taking = claim::batch(&self.batch(), Vec::new(), &Taker::default(), &self.scene("take batch"));
-        decided("take the batch", taking.unit(), Then::Batch(Some(BatchWork::of(&taking.after))))
+        let (mut unit, turn) = (taking.unit(), self.turn());
+        unit.ops.push(another_turn());
+        let then = Then::Batch(Some(BatchWork::of(&taking.after, turn + 1)));
+        // Nobody has taken it since it was read.
+        let meant = Meant { name: "take the batch", right: Some(Right::Batch(turn)), then };
+        Decided { unit, meant }
     }
 
     /// The next rows become jobs, that wait where those of this setup begin.
@@ -98,12 +121,13 @@ impl World {
         for place in 0..u32::try_from(count).unwrap() {
             unit.ops.extend(come_so_far(Jid::new(number + place), setup.from));
         }
-        let mut work = work.clone();
+        let mut after = work.clone();
         if setup.broken == Some(Broken::CursorApart) {
             unit.ops.retain(|op| op.path() != BatchNode::Expansion.of(bid()));
-            work.owed = rows;
+            after.owed = rows;
         }
-        self.decide(at, vec![decided("expand", unit, Then::Batch(Some(work)))], next);
+        let decided = decided("expand", unit, Then::Batch(Some(after)));
+        self.decide_as_owner(setup, at, work, decided, next);
     }
 
     /// The cursor, after the jobs: where that rule is broken.
@@ -119,31 +143,28 @@ impl World {
         decided("pay", Unit::new(ops, mark), then)
     }
 
-    fn end(&self, setup: &Setup, batch: &Batch, cursor: i32) -> Decided {
+    fn end(&self, setup: &Setup, work: &BatchWork, batch: &Batch, cursor: i32) -> Decided {
         let plan = batch::end(batch, cursor, &self.scene("end")).unwrap();
         let mut unit = plan.unit();
         if setup.broken == Some(Broken::NoProofOfTheEnd) {
             let proof = batch::proof_of_the_end(bid());
             unit.ops.retain(|op| !proof.contains(op));
         }
-        decided("end the batch", unit, Then::Batch(Some(BatchWork::of(&plan.after))))
+        decided("end the batch", unit, Then::Batch(Some(BatchWork::of(&plan.after, work.turn))))
     }
 
     /// Draft and outbox, mail, note, end.
     fn report(&self, setup: &Setup, at: usize, work: &BatchWork, batch: &Batch, next: &mut Vec<Step<World>>) {
         let sent_first = setup.broken == Some(Broken::SentFirst);
-        match (&work.report, work.stage) {
-            (None, _) => self.decide(at, vec![self.post(work)], next),
-            (Some(report), Stage::Posted) if sent_first => {
-                self.decide(at, vec![self.note_sent(work, report, Stage::Mailed)], next);
-            }
-            (Some(report), Stage::Posted) => self.mail(at, work, report, next),
-            (Some(report), Stage::Mailed) if sent_first => self.mail(at, work, report, next),
-            (Some(report), Stage::Mailed) => {
-                self.decide(at, vec![self.note_sent(work, report, Stage::Sent)], next);
-            }
-            (Some(report), Stage::Sent) => self.decide(at, vec![self.finish(report, batch)], next),
-        }
+        let decided = match (&work.report, work.stage) {
+            (None, _) => self.post(work),
+            (Some(report), Stage::Posted) if sent_first => self.note_sent(work, report, Stage::Mailed),
+            (Some(report), Stage::Posted) => return self.mail(at, work, report, next),
+            (Some(report), Stage::Mailed) if sent_first => return self.mail(at, work, report, next),
+            (Some(report), Stage::Mailed) => self.note_sent(work, report, Stage::Sent),
+            (Some(report), Stage::Sent) => self.finish(report, batch),
+        };
+        self.decide_as_owner(setup, at, work, decided, next);
     }
 
     fn drafted(&self) -> Report {
@@ -181,7 +202,9 @@ impl World {
             to: report::outcome(report.completed.len(), report.failed.len(), report.deleted.len(), 0),
         };
         let plan = report::finish(batch, told, "", &self.scene("finish")).unwrap();
-        decided("finish the report", plan.unit(), Then::Batch(None))
+        let mut unit = plan.unit();
+        unit.ops.push(another_turn());
+        decided("finish the report", unit, Then::Batch(None))
     }
 
     /// An effect outside of the tree, behind a gate.
@@ -237,7 +260,23 @@ impl World {
 }
 
 fn decided(name: &'static str, unit: Unit, then: Then) -> Decided {
-    Decided { unit, meant: Meant { name, owner: None, then } }
+    Decided { unit, meant: Meant { name, right: None, then } }
+}
+
+/// The batch is another's from here on, or nobody's.
+fn another_turn() -> Op {
+    Op::set(TURN, Bytes::new(), None)
+}
+
+/// The operations without the version that everything of the batch's owner rests on.
+fn unfenced(ops: Vec<Op>) -> Vec<Op> {
+    let fence = BatchNode::Status.of(bid());
+    let unfenced = |op| match op {
+        Op::Check { path, .. } if path == fence => None,
+        Op::Set { path, data, .. } if path == fence => Some(Op::set(path, data, None)),
+        op => Some(op),
+    };
+    ops.into_iter().filter_map(unfenced).collect()
 }
 
 /// Operations that are sent until they are answered, without a mark: whatever refuses them then is the answer.
@@ -247,6 +286,7 @@ fn settled(ops: Vec<Op>, number: u32) -> Unit {
 
 fn release_batch(work: &BatchWork) -> Decided {
     let (lock, fence) = (BatchNode::Lock.of(bid()), BatchNode::Status.of(bid()));
-    let ops = release_ops(&lock, &fence, work.version, work.status.clone());
+    let mut ops = release_ops(&lock, &fence, work.version, work.status.clone());
+    ops.push(another_turn());
     decided("release the batch", Unit::new(ops, Mark::Gone(lock)), Then::Batch(None))
 }

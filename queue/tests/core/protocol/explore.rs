@@ -1,7 +1,8 @@
 //! Every state that can be reached, each looked at once, the nearest first.
 //!
 //! What is kept of a state is a fingerprint; the way to one that is wrong is walked again from the beginning. When all are known, those
-//! that cannot come to an end without a fault are looked for, backwards from the ends.
+//! that cannot come to an end without a fault are looked for, backwards from the ends; and then those that can go in circles
+//! without a fault. If there is neither, then every run in which nothing breaks any more ends, in whatever order its steps are taken.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fmt;
@@ -91,29 +92,53 @@ pub(super) fn explore<S: Clone + Hash + fmt::Debug>(
         }
     }
     let explored = Explored { states: from.len(), steps: taken, ends: ends.len(), seen };
-    match stuck(from.len(), leads_to, ends) {
-        None => Ok(explored),
-        Some(at) => {
-            let why = "it cannot come to its end any more, even if nothing breaks from here on";
-            Err(violation(first, &steps, &from, at, why.into()))
-        }
-    }
+    leads_to.sort_unstable();
+    let (at, why) = if let Some(at) = stuck(from.len(), &leads_to, ends) {
+        (at, "it cannot come to its end any more, even if nothing breaks from here on")
+    } else if let Some(at) = circling(from.len(), &leads_to) {
+        (at, "it can go in circles from here, though nothing breaks")
+    } else {
+        return Ok(explored);
+    };
+    Err(violation(first, &steps, &from, at, why.into()))
 }
 
 /// The first state that no end can be reached from.
-fn stuck(states: usize, mut leads_to: Vec<(u32, u32)>, ends: Vec<u32>) -> Option<u32> {
-    leads_to.sort_unstable();
+fn stuck(states: usize, leads_to: &[(u32, u32)], ends: Vec<u32>) -> Option<u32> {
     let mut good = vec![false; states];
     let mut waiting = ends;
     while let Some(at) = waiting.pop() {
         if std::mem::replace(&mut good[at as usize], true) {
             continue;
         }
-        let begin = leads_to.partition_point(|(to, _)| *to < at);
-        let here = leads_to[begin..].iter().take_while(|(to, _)| *to == at);
-        waiting.extend(here.map(|(_, from)| *from).filter(|from| !good[*from as usize]));
+        waiting.extend(before(leads_to, at).filter(|from| !good[*from as usize]));
     }
     good.iter().position(|good| !good).map(|at| u32::try_from(at).unwrap())
+}
+
+/// The first state that a circle can be reached from: what is left when, again and again, those that lead to nothing are left out.
+fn circling(states: usize, leads_to: &[(u32, u32)]) -> Option<u32> {
+    let mut ways = vec![0_u32; states];
+    for (_, from) in leads_to {
+        ways[*from as usize] += 1;
+    }
+    let numbers = 0..u32::try_from(states).unwrap();
+    let mut waiting: Vec<u32> = numbers.filter(|at| ways[*at as usize] == 0).collect();
+    while let Some(at) = waiting.pop() {
+        for from in before(leads_to, at) {
+            ways[from as usize] -= 1;
+            if ways[from as usize] == 0 {
+                waiting.push(from);
+            }
+        }
+    }
+    ways.iter().position(|ways| *ways > 0).map(|at| u32::try_from(at).unwrap())
+}
+
+/// Who leads to a state, once for each step that does.
+fn before(leads_to: &[(u32, u32)], at: u32) -> impl Iterator<Item = u32> {
+    let begin = leads_to.partition_point(|(to, _)| *to < at);
+    leads_to[begin..].iter().take_while(move |(to, _)| *to == at).map(|(_, from)| *from)
 }
 
 /// Walks to a state again, to tell the way.

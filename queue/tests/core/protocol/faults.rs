@@ -3,12 +3,13 @@
 use super::explore::Step;
 use super::jobs::give_back;
 use super::same::Given;
+use super::setup::Setup;
 use super::world::{Hand, World};
 use crate::model::Tree;
 
 impl World {
     /// A worker dies, a node crashes, a session expires, a job is given back.
-    pub(super) fn break_something(&self, at: usize, next: &mut Vec<Step<World>>) {
+    pub(super) fn break_something(&self, setup: &Setup, at: usize, next: &mut Vec<Step<World>>) {
         if self.faults == 0 {
             return;
         }
@@ -24,7 +25,7 @@ impl World {
             broken(format!("the worker of {} on node {at} dies", lease.jid), &|to, _| {
                 to.nodes[at].leases[number].dead = true;
             });
-            if node.is_free() && !lease.released {
+            if node.is_free_for_jobs(setup) && !lease.released {
                 broken(format!("node {at} decides: give back {}", lease.jid), &|to, _| {
                     to.nodes[at].hands.push(Given::new(Hand::of(vec![give_back(lease, false)])));
                 });

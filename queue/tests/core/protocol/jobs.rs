@@ -2,6 +2,7 @@
 
 use ingest_queue::committer::{Mark, Unit};
 use ingest_queue::dialect::Dialect;
+use ingest_queue::ids::Jid;
 use ingest_queue::map::JobNode;
 use ingest_queue::nodes::Node as _;
 use ingest_queue::plan::Lock;
@@ -14,7 +15,7 @@ use ingest_store::recipes::lock_table::release_ops;
 use super::explore::Step;
 use super::same::Given;
 use super::setup::{Broken, Setup};
-use super::world::{Decided, Hand, Lease, Meant, Then, World, scene};
+use super::world::{Decided, Hand, Lease, Meant, Right, Then, World, scene};
 
 impl World {
     /// Whatever can happen next.
@@ -27,7 +28,7 @@ impl World {
             if setup.batch {
                 self.decide_on_the_batch(setup, at, next);
             }
-            self.break_something(at, next);
+            self.break_something(setup, at, next);
         }
         self.send_what_is_decided(setup, next);
         self.people(setup, next);
@@ -37,33 +38,28 @@ impl World {
 
     fn decide_on_jobs(&self, setup: &Setup, at: usize, next: &mut Vec<Step<World>>) {
         let node = &self.nodes[at];
-        if !node.is_free() {
+        if !node.is_free_for_jobs(setup) {
             return;
         }
+        // What can be decided on each job.
+        let mut on_each: Vec<(Jid, Vec<Decided>)> = Vec::new();
         for jid in self.jids() {
             let mine = node.leases.iter().any(|lease| lease.jid == jid);
             let Some(lease) = self.lease(jid).filter(|_| !mine && !self.is_locked(jid)) else { continue };
-            self.decide_to_take(setup, at, &lease, next);
+            on_each.push((jid, self.takings(setup, &lease)));
         }
-        let mut successes = Vec::new();
         for lease in &node.leases {
             if lease.dead {
                 self.decide(at, vec![give_back(lease, true)], next);
-                continue;
-            }
-            if setup.broken == Some(Broken::ReleaseFirst) && !lease.released {
+            } else if setup.broken == Some(Broken::ReleaseFirst) && !lease.released {
                 self.decide(at, vec![release_first(lease)], next);
-                continue;
-            }
-            for decided in self.moves(setup, lease) {
-                if decided.meant.name == "done" {
-                    successes.push(decided.clone());
-                }
-                self.decide(at, vec![decided], next);
+            } else {
+                on_each.push((lease.jid, self.moves(setup, lease)));
             }
         }
-        if setup.coalesce && successes.len() > 1 {
-            self.decide(at, successes, next);
+        on_each.sort_by_key(|(jid, _)| *jid);
+        for together in combined(&on_each, setup.coalesce) {
+            self.decide(at, together, next);
         }
     }
 
@@ -76,41 +72,34 @@ impl World {
     }
 
     /// A job that waits is taken; a pending one is also taken and moved on in one, or only moved on.
-    fn decide_to_take(&self, setup: &Setup, at: usize, read: &Lease, next: &mut Vec<Step<World>>) {
+    fn takings(&self, setup: &Setup, read: &Lease) -> Vec<Decided> {
         let job = read.job();
         if !job.state().is_taken_from() || job.state() == setup.until {
-            return;
+            return Vec::new();
         }
         let (jid, taker) = (job.jid, Taker::default());
-        let decided = |name, unit, then| Decided { unit, meant: Meant { name, owner: None, then } };
+        let decided = |name, unit, then| Decided { unit, meant: Meant { name, right: None, then } };
         let leased = |lease| Then::Lease { instead_of: None, lease };
         let taking = claim::job(&job, Vec::new(), &taker, &self.scene(&format!("take {jid}")));
         let (version, status) = (read.version + 1, taking.claim.data.clone());
         let lease = Lease { version, status, ..read.clone() };
-        self.decide(at, vec![decided("take", taking.unit(), leased(lease))], next);
+        let take = decided("take", taking.unit(), leased(lease));
         if job.state() != JobState::Pending {
-            return;
+            return vec![take];
         }
         let (to, by) = (JobState::Estimating, Who::Queue);
         let scene = self.scene(&format!("admit {jid}"));
         let taking = claim::admission(&job, to, by, &[], &taker, &scene).unwrap();
         let lease = Lease::of(&taking.after);
-        self.decide(at, vec![decided("admit", taking.unit(), leased(lease))], next);
+        let admit = decided("admit", taking.unit(), leased(lease));
         let scene = self.scene(&format!("let in {jid}"));
         let plan = job::advance(&job, to, by, &Change::default(), Lock::Within, &[], &scene).unwrap();
-        self.decide(at, vec![decided("let in", plan.unit(), Then::Nothing)], next);
+        vec![take, admit, decided("let in", plan.unit(), Then::Nothing)]
     }
 
     /// What can become of a job that a worker has: done and given back, done and handed over, failed.
     fn moves(&self, setup: &Setup, lease: &Lease) -> Vec<Decided> {
-        let job = match (setup.broken, lease.released) {
-            (Some(Broken::ReleaseFirst), true) => match self.job(lease.jid) {
-                // Its token is spent: it commits at what it reads now.
-                Some(now) if now.state() == lease.status().status => now,
-                _ => return Vec::new(),
-            },
-            _ => lease.job(),
-        };
+        let job = lease.job();
         let Some(to) = job.state().success(Dialect::Design) else { return Vec::new() };
         let mut moves = vec![("done", to, Lock::GiveBack), ("failed", JobState::Failed, Lock::GiveBack)];
         if to.is_working() && to != setup.until && !lease.released {
@@ -139,8 +128,27 @@ impl World {
             _ => Then::LetGo { jid, version },
         };
         let unit = Unit::new(broken(setup, plan.ops, lease), plan.mark);
-        Some(Decided { unit, meant: Meant { name, owner: Some((jid, lease.status().attempt)), then } })
+        Some(Decided {
+            unit,
+            meant: Meant { name, right: Some(Right::Job(jid, lease.status().attempt)), then },
+        })
     }
+}
+
+/// What is decided alone, and what goes together, in the order of the jobs: at most one of what can be decided on each. Another order is
+/// not explored: it is this one with the jobs in each other's place.
+fn combined(on_each: &[(Jid, Vec<Decided>)], together: bool) -> Vec<Vec<Decided>> {
+    let mut all: Vec<Vec<Decided>> = vec![Vec::new()];
+    for (_, choices) in on_each {
+        let with = |before: &Vec<Decided>| {
+            let with = |choice: &Decided| before.iter().chain([choice]).cloned().collect();
+            choices.iter().map(with).collect::<Vec<_>>()
+        };
+        let more: Vec<_> = all.iter().filter(|before| together || before.is_empty()).flat_map(with).collect();
+        all.extend(more);
+    }
+    all.retain(|decided| !decided.is_empty());
+    all
 }
 
 /// The operations without the rule that is broken.
@@ -165,12 +173,12 @@ fn broken(setup: &Setup, ops: Vec<Op>, lease: &Lease) -> Vec<Op> {
 /// Gives a job back without a transition: because its worker has died, or properly.
 pub(super) fn give_back(lease: &Lease, dead: bool) -> Decided {
     let (status, lock) = (lease.status(), JobNode::Lock.of(lease.jid));
-    let owner = Some((lease.jid, status.attempt));
+    let right = Some(Right::Job(lease.jid, status.attempt));
     let status = if dead { status } else { job::given_back(&status, None, scene(String::new()).now) };
     let data = status.write(Dialect::Design);
     let ops = release_ops(&lock, &JobNode::Status.of(lease.jid), lease.version, data);
     let then = Then::LetGo { jid: lease.jid, version: lease.version };
-    Decided { unit: Unit::new(ops, Mark::Gone(lock)), meant: Meant { name: "give back", owner, then } }
+    Decided { unit: Unit::new(ops, Mark::Gone(lock)), meant: Meant { name: "give back", right, then } }
 }
 
 /// The rule that is broken: first the lock, then the commit.

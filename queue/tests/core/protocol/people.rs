@@ -75,7 +75,7 @@ impl World {
             job::act(job, &action, "", lock, &checks, &scene).ok()?.unit()
         };
         let unit = Unit::new(broken(setup, unit.ops, job.jid), unit.mark);
-        Some(Decided { unit, meant: Meant { name, owner: None, then: Then::Nothing } })
+        Some(Decided { unit, meant: Meant { name, right: None, then: Then::Nothing } })
     }
 
     fn below(&self, jid: Jid) -> Vec<String> {

@@ -1,5 +1,7 @@
 //! What holds in every state, and when everything has come to its end. Written from the design, and not from the code.
 
+use std::collections::HashSet;
+
 use ingest_queue::dialect::Dialect;
 use ingest_queue::ids::Jid;
 use ingest_queue::map::{self, BatchNode, QueueRef};
@@ -11,14 +13,25 @@ use super::setup::Setup;
 use super::world::{World, bid};
 
 impl World {
-    pub(super) fn judge(&self, setup: &Setup) -> Result<(), String> {
+    pub(super) fn judge(&self, setup: &Setup, known: &mut HashSet<u64>) -> Result<(), String> {
         if let Some(wrong) = &self.wrong {
             return Err(wrong.clone());
         }
+        // Many states have one tree.
+        if known.insert(self.tree.print()) {
+            self.judge_tree(setup)?;
+        }
+        self.judge_what_was_sent()
+    }
+
+    fn judge_tree(&self, setup: &Setup) -> Result<(), String> {
         let mut jobs = 0;
         for jid in self.jids() {
             let Some(job) = self.job(jid) else { continue };
             jobs += 1;
+            if job.status.attempt > setup.takings() {
+                return Err(format!("{jid} is taken again and again: {} times", job.status.attempt));
+            }
             let wanted = QueueRef::new(job.state(), job.priority, jid).path();
             let queues = self.queues_of(jid);
             if queues != [wanted.as_str()] {
@@ -42,7 +55,7 @@ impl World {
                 expansion.next
             ));
         }
-        self.judge_what_was_sent()
+        Ok(())
     }
 
     /// What the tree says of reports is so.

@@ -2,6 +2,7 @@
 //!
 //! - **Nodes have no names.** What a node does depends on what it remembers and on which locks are its session's, never on its number. So
 //!   the fingerprint of a state adds up those of its nodes, whatever their order, and a session is named by the locks that it has.
+//! - **What a node has under way has no order.** Each is sent when it is.
 //! - **Versions have no size.** A version is compared with the one that is there now, and with nothing else; it only grows. So it
 //!   counts by how much older it is than that.
 //! - **A commit that nobody looks for has no name.** Its text is taken out of the tree ([`World::tidied`]).
@@ -18,7 +19,7 @@ use ingest_queue::map::{self, BatchNode, JobNode};
 use ingest_queue::nodes::{BatchStatus, Expansion, History, Node as _};
 use ingest_store::{Op, path};
 
-use super::world::{BatchWork, Hand, Lease, Meant, Node, Then, World, bid};
+use super::world::{BatchWork, Hand, Lease, Meant, Node, Right, TURN, Then, World, bid};
 use crate::model::Tree;
 
 fn print(of: &impl Hash) -> u64 {
@@ -45,6 +46,10 @@ impl Shared {
             }
         }
         Self { tree: Arc::new(tree), print: hasher.finish(), locks: locks.into() }
+    }
+
+    pub(super) fn print(&self) -> u64 {
+        self.print
     }
 
     /// The fingerprint of a session: which locks are its.
@@ -100,7 +105,7 @@ impl Given {
         for unit in &hand.units {
             (unit.ops.len(), &unit.mark).hash(&mut hasher);
         }
-        hand.sending.hash(&mut hasher);
+        (&hand.sending, &hand.look).hash(&mut hasher);
         Self { hand: Arc::new(hand), print: hasher.finish(), fences: fences.into(), names: names.into() }
     }
 
@@ -142,7 +147,11 @@ fn print_of_meant(meant: &Meant, tree: &Shared) -> u64 {
         Then::Posted(work) => print(&(3, print_of_work(work, tree))),
         Then::Nothing => 4,
     };
-    print(&(meant.name, meant.owner, then))
+    let right = meant.right.map(|right| match right {
+        Right::Job(..) => print(&right),
+        Right::Batch(turn) => print(&tree.age(TURN, turn)),
+    });
+    print(&(meant.name, right, then))
 }
 
 fn print_of_lease(lease: &Lease, tree: &Shared) -> u64 {
@@ -152,15 +161,15 @@ fn print_of_lease(lease: &Lease, tree: &Shared) -> u64 {
 }
 
 fn print_of_work(work: &BatchWork, tree: &Shared) -> u64 {
-    let BatchWork { version, status, report, stage, waits, owed } = work;
-    let age = tree.age(&BatchNode::Status.of(bid()), *version);
-    print(&(age, status, report, stage, waits, owed))
+    let BatchWork { version, turn, status, report, stage, waits, owed } = work;
+    let ages = (tree.age(&BatchNode::Status.of(bid()), *version), tree.age(TURN, *turn));
+    print(&(ages, status, report, stage, waits, owed))
 }
 
 fn print_of_node(node: &Node, tree: &Shared) -> u64 {
     let leases: Vec<u64> = node.leases.iter().map(|lease| print_of_lease(lease, tree)).collect();
     let batch = node.batch.as_ref().map(|work| print_of_work(work, tree));
-    let hands: Vec<u64> = node.hands.iter().map(|hand| hand.print(tree)).collect();
+    let hands = node.hands.iter().map(|hand| hand.print(tree)).fold(0, u64::wrapping_add);
     print(&(leases, batch, hands, tree.print_of(node.session)))
 }
 

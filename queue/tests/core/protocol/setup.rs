@@ -1,6 +1,7 @@
 //! What is explored, and which rule is broken in it.
 
-use ingest_queue::states::JobState;
+use ingest_queue::dialect::Dialect;
+use ingest_queue::states::{JobState, States as _};
 
 /// What is explored.
 #[derive(Debug, Clone)]
@@ -23,8 +24,10 @@ pub(super) struct Setup {
     pub(super) others: u8,
     /// Whether somebody looks after the batch.
     pub(super) batch: bool,
-    /// Whether commits of two jobs go together.
+    /// Whether what is decided on several jobs goes together.
     pub(super) coalesce: bool,
+    /// Whether a node commits for the batch and for jobs at once.
+    pub(super) overlap: bool,
     pub(super) broken: Option<Broken>,
 }
 
@@ -42,8 +45,19 @@ impl Default for Setup {
             others: 0,
             batch: false,
             coalesce: false,
+            overlap: false,
             broken: None,
         }
+    }
+}
+
+impl Setup {
+    /// How often a job may be taken: once in each state, again in each after a person has done something, and once for each thing
+    /// that breaks.
+    pub(super) fn takings(&self) -> u32 {
+        let next = |state: &JobState| state.success(Dialect::Design).filter(|next| *next != self.until);
+        let states = std::iter::successors(Some(self.from), next).filter(|state| state.is_taken_from());
+        u32::try_from(states.count()).unwrap() * u32::from(1 + self.asks) + u32::from(self.faults)
     }
 }
 
@@ -69,8 +83,11 @@ pub(super) enum Broken {
     FenceByLock,
     /// Nothing fences.
     NoVersion,
-    /// The lock is given back before the commit and not with it.
+    /// The lock is given back before the commit and not with it. The commit is at the version that this has led to, so whoever is
+    /// slower is refused; only that it may be refused for ever.
     ReleaseFirst,
+    /// Nothing fences what the owner of a batch commits.
+    NoFenceOfTheBatch,
     /// The end of a batch is not proved.
     NoProofOfTheEnd,
     /// A batch ends whether or not all of it is expanded.

@@ -9,7 +9,7 @@ use ingest_store::{Error, Kind};
 use super::explore::Step;
 use super::same::Given;
 use super::setup::{Broken, Setup};
-use super::world::{BatchWork, Hand, Lease, Meant, Node, Stage, Then, World};
+use super::world::{BatchWork, Hand, Lease, Look, Meant, Node, Right, Stage, Then, World};
 use crate::model::Tree;
 
 /// A session that nothing ends.
@@ -62,15 +62,20 @@ impl World {
         }
     }
 
-    /// One multi is sent; it may get lost, or its answer may.
+    /// One multi is sent; it may get lost, or its answer may, also the second time. Or the next mark is looked at.
     fn send(&self, setup: &Setup, from: From, next: &mut Vec<Step<World>>) {
         let (given, session) = self.hand(from);
         let who = match from {
             From::Node(at, _) => format!("node {at} sends: {}", given.names()),
             From::Person => format!("a person's {} is sent", given.names()),
         };
+        if let Some(look) = &given.look {
+            // It is read until it is answered, and changes nothing: losing that makes no difference.
+            next.push(self.look_further(from, given, look));
+            return;
+        }
         next.push(self.heard_of(setup, from, given, session, &who));
-        if self.faults == 0 || given.sending.is_in_doubt() {
+        if self.faults == 0 {
             return;
         }
         for loss in [Loss::Request, Loss::Answer] {
@@ -84,72 +89,117 @@ impl World {
                 }
             }
             let mut hand = Hand::clone(given);
+            let seen = hand.sending.is_in_doubt().then_some("lost again");
             let heard = hand.sending.heard(&Error::new(Kind::ConnectionLoss, "lost"), false);
             assert_eq!(heard, Heard::Again);
             to.put_hand(from, Some(hand));
             let name = format!("{who}; the {loss:?} gets lost");
-            next.push(Step { name, fault: true, seen: None, to: to.tidied(tree) });
+            next.push(Step { name, fault: true, seen, to: to.tidied(tree) });
         }
     }
 
     /// The answer is heard: as the committer hears it.
     fn heard_of(&self, setup: &Setup, from: From, given: &Given, session: i64, who: &str) -> Step<World> {
-        let mut to = self.clone();
-        let mut hand = Hand::clone(given);
-        let (mut tree, mut seen, mut answers) = (None, None, Vec::new());
-        match to.multi(given, session) {
+        let (mut to, mut hand) = (self.clone(), Hand::clone(given));
+        let error = match to.multi(given, session) {
             Ok(after) => {
-                tree = Some(after);
-                answers.extend(hand.sending.rest().iter().map(|at| (*at, Ok(()))));
+                let seen = seen_together(&hand);
+                return to.applied(from, &hand, after, who, seen);
             }
-            Err(error) => match hand.sending.heard(&error, false) {
-                Heard::Doubt(_)
-                    if setup.broken != Some(Broken::LostIsRefused)
-                        && were_applied(&self.tree, hand.sending.marks(&hand.units)) =>
-                {
-                    seen = Some(match from {
-                        From::Node(..) => "found applied after all",
-                        From::Person => "a person's found applied after all",
-                    });
-                    answers.extend(hand.sending.rest().iter().map(|at| (*at, Ok(()))));
-                }
-                Heard::Doubt(op) | Heard::Refused(op) => {
-                    let (out, _) = hand.sending.take_out(&hand.units, op);
-                    seen = seen_in(from, &hand.meant[out], op, error.kind());
-                    if !hand.sending.rest().is_empty() {
-                        seen = Some("taken out, and the rest sent again");
-                    }
-                    answers.push((out, Err(error.kind())));
-                }
-                heard => panic!("{heard:?} after {error}"),
-            },
+            Err(error) => error,
+        };
+        match hand.sending.heard(&error, false) {
+            Heard::Doubt(op) if setup.broken != Some(Broken::LostIsRefused) => {
+                hand.look = Some(Look { op, kind: error.kind(), found: Vec::new() });
+                to.put_hand(from, Some(hand));
+                Step { name: format!("{who}: refused, in doubt"), fault: false, seen: None, to }
+            }
+            Heard::Doubt(op) | Heard::Refused(op) => to.refused(from, hand, op, error.kind(), who),
+            heard => panic!("{heard:?} after {error}"),
         }
-        let over = hand.sending.rest().is_empty() || answers.iter().any(|(_, answer)| answer.is_ok());
-        let meant = hand.meant.clone();
-        to.put_hand(from, (!over).then_some(hand));
+    }
+
+    /// One more mark is looked at, whatever has happened since the refusal and since the mark before.
+    fn look_further(&self, from: From, given: &Given, look: &Look) -> Step<World> {
+        let (mut to, mut hand) = (self.clone(), Hand::clone(given));
+        let mark = hand.sending.marks(&hand.units).nth(look.found.len()).unwrap();
+        let who = match from {
+            From::Node(at, _) => format!("node {at} looks for {}", mark.path()),
+            From::Person => format!("a person's looks for {}", mark.path()),
+        };
+        let mut found = look.found.clone();
+        found.push(mark.is_in(self.tree.get(mark.path()).map(|node| node.data.as_ref())));
+        match verdict(hand.sending.marks(&hand.units), &found) {
+            None => {
+                hand.look = Some(Look { found, ..look.clone() });
+                to.put_hand(from, Some(hand));
+                Step { name: who, fault: false, seen: None, to }
+            }
+            Some(true) => {
+                let seen = match from {
+                    From::Node(..) => "found applied after all",
+                    From::Person => "a person's found applied after all",
+                };
+                let tree = Tree::clone(&self.tree);
+                to.applied(from, &hand, tree, &who, Some(seen))
+            }
+            Some(false) => {
+                hand.look = None;
+                to.refused(from, hand, look.op, look.kind, &who)
+            }
+        }
+    }
+
+    /// All that was sent is applied, now or before.
+    fn applied(
+        mut self,
+        from: From,
+        hand: &Hand,
+        tree: Tree,
+        who: &str,
+        seen: Option<&'static str>,
+    ) -> Step<World> {
+        self.put_hand(from, None);
         // What a node learns it reads from the tree as it is then.
-        to.put_tree(tree.unwrap_or_else(|| Tree::clone(&self.tree)));
+        self.put_tree(tree);
         if let From::Node(at, _) = from {
-            for (place, answer) in &answers {
-                to.remember(at, &meant[*place], *answer);
+            for place in hand.sending.rest() {
+                self.remember(at, &hand.meant[*place], Ok(()));
             }
         }
-        let heard: Vec<_> = answers.iter().map(|(_, answer)| *answer).collect();
-        to.forget();
-        Step { name: format!("{who}: {heard:?}"), fault: false, seen, to }
+        self.forget();
+        Step { name: format!("{who}: applied"), fault: false, seen, to: self }
+    }
+
+    /// One of those that were sent is refused, and taken out; the rest is sent again.
+    fn refused(mut self, from: From, mut hand: Hand, op: usize, kind: Kind, who: &str) -> Step<World> {
+        let (out, _) = hand.sending.take_out(&hand.units, op);
+        let meant = hand.meant[out].clone();
+        let over = hand.sending.rest().is_empty();
+        let rest = "taken out, and the rest sent again";
+        let seen = if over { seen_in(from, &meant, op, kind) } else { Some(rest) };
+        self.put_hand(from, (!over).then_some(hand));
+        self.put_tree(Tree::clone(&self.tree));
+        if let From::Node(at, _) = from {
+            self.remember(at, &meant, Err(kind));
+        }
+        self.forget();
+        Step { name: format!("{who}: {} is refused, {kind:?}", meant.name), fault: false, seen, to: self }
     }
 
     /// One multi: the tree after it, or the refusal. Notes if somebody has committed who may not.
     fn multi(&mut self, hand: &Hand, session: i64) -> Result<Tree, Error> {
         let (after, _) = self.tree.after(&hand.sending.ops(&hand.units), session)?;
-        for meant in hand.sending.rest().iter().map(|at| &hand.meant[*at]) {
-            if let Some((jid, mine)) = meant.owner
-                && attempt(&self.tree, jid) != Some(mine)
-            {
-                let name = meant.name;
-                self.wrong =
-                    Some(format!("{jid} is another's, and `{name}` of its attempt {mine} is applied"));
-            }
+        for Meant { name, right, .. } in hand.sending.rest().iter().map(|at| &hand.meant[*at]) {
+            self.wrong = match *right {
+                Some(Right::Job(jid, mine)) if attempt(&self.tree, jid) != Some(mine) => {
+                    Some(format!("{jid} is another's, and `{name}` of its attempt {mine} is applied"))
+                }
+                Some(Right::Batch(mine)) if self.turn() != mine => {
+                    Some(format!("the batch is another's, and `{name}` of the turn {mine} is applied"))
+                }
+                _ => continue,
+            };
         }
         Ok(after)
     }
@@ -207,15 +257,40 @@ impl Node {
         self.leases.sort_by_key(|lease| (lease.jid, lease.version));
     }
 
-    /// Whether it may decide on something: nothing else of its is under way, but for what dead workers have left.
-    pub(super) fn is_free(&self) -> bool {
+    /// Whether it may decide on something about jobs: nothing else of its is under way, but for what dead workers have left, and
+    /// what it does about the batch.
+    pub(super) fn is_free_for_jobs(&self, setup: &Setup) -> bool {
         let is_of_the_dead = |meant: &Meant| match &meant.then {
             Then::Lease { instead_of: Some((jid, version)), .. } | Then::LetGo { jid, version } => {
                 !self.has_alive(*jid, *version)
             }
             _ => false,
         };
-        self.hands.len() < 2 && self.hands.iter().all(|hand| hand.meant.iter().all(is_of_the_dead))
+        let counts = |hand: &&Given| !setup.overlap || !hand.is_about_the_batch();
+        let others = || self.hands.iter().filter(counts);
+        others().count() < 2 && others().all(|hand| hand.meant.iter().all(is_of_the_dead))
+    }
+
+    /// Whoever looks after the batch does one thing at a time, whatever the workers do.
+    pub(super) fn is_free_for_the_batch(&self, setup: &Setup) -> bool {
+        if !setup.overlap {
+            return self.is_free_for_jobs(setup);
+        }
+        !self.hands.iter().any(|hand| hand.is_about_the_batch())
+    }
+}
+
+/// What goes together and must not be missing from what is explored.
+fn seen_together(hand: &Hand) -> Option<&'static str> {
+    let names: Vec<_> = hand.sending.rest().iter().map(|at| hand.meant[*at].name).collect();
+    let handed_over = names.iter().filter(|name| **name == "done and handed over").count();
+    let taken = names.iter().filter(|name| **name == "take").count();
+    match (names.len(), taken, handed_over) {
+        (0 | 1, ..) => None,
+        (all, taken, _) if taken == all => Some("claims go together"),
+        (all, _, handed_over) if handed_over == all => Some("hand-overs go together"),
+        (_, 1.., _) => Some("a claim and a commit go together"),
+        _ => None,
     }
 }
 
@@ -237,13 +312,13 @@ fn attempt(tree: &Tree, jid: Jid) -> Option<u32> {
     Some(JobStatus::read(&node.data).unwrap().attempt)
 }
 
-fn were_applied<'a>(tree: &Tree, marks: impl Iterator<Item = &'a Mark>) -> bool {
-    let mut verdict = Verdict::default();
+/// What the marks tell that were looked at so far.
+fn verdict<'a>(marks: impl Iterator<Item = &'a Mark>, found: &[bool]) -> Option<bool> {
+    let (mut verdict, mut found) = (Verdict::default(), found.iter());
     for mark in marks {
-        let data = tree.get(mark.path()).map(|node| node.data.as_ref());
-        if let Some(applied) = verdict.after(mark, mark.is_in(data)) {
-            return applied;
+        if let Some(applied) = verdict.after(mark, *found.next()?) {
+            return Some(applied);
         }
     }
-    verdict.at_the_end()
+    Some(verdict.at_the_end())
 }

@@ -11,13 +11,17 @@ use ingest_queue::plan::Scene;
 use ingest_queue::plan::batch::{self, Batch};
 use ingest_queue::plan::job::{self, Job, NewJob};
 use ingest_queue::states::{BatchState, JobState};
-use ingest_store::Op;
+use ingest_store::{Kind, Op};
 
 use super::same::{Given, Shared};
 use super::setup::Setup;
 use crate::model::Tree;
 
 pub(super) const BID: u32 = 0;
+
+/// A node of the model's own, that the product knows nothing of: its version moves with whatever takes the batch or gives it back, so
+/// that everybody's turn has a number of its own. Nothing is fenced by it.
+pub(super) const TURN: &str = "/turn";
 
 #[derive(Debug, Clone)]
 pub(super) struct World {
@@ -65,6 +69,7 @@ pub(super) struct Lease {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct BatchWork {
     pub(super) version: i32,
+    pub(super) turn: i32,
     pub(super) status: Bytes,
     pub(super) report: Option<Report>,
     /// Where the report has come to.
@@ -101,6 +106,18 @@ pub(super) struct Hand {
     /// What they are, in the same order.
     pub(super) meant: Vec<Meant>,
     pub(super) sending: Sending,
+    /// The marks are being looked at.
+    pub(super) look: Option<Look>,
+}
+
+/// What was sent again is refused, and perhaps an earlier try was applied: one mark after the other is read.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Look {
+    /// What has refused it, and why.
+    pub(super) op: usize,
+    pub(super) kind: Kind,
+    /// Which of the marks so far were there.
+    pub(super) found: Vec<bool>,
 }
 
 /// A plan as it is decided.
@@ -114,9 +131,18 @@ pub(super) struct Decided {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Meant {
     pub(super) name: &'static str,
-    /// Whose right to the job this rests on: the attempt that it was taken with.
-    pub(super) owner: Option<(Jid, u32)>,
+    /// What gives the right to it, where one is needed.
+    pub(super) right: Option<Right>,
     pub(super) then: Then,
+}
+
+/// A right that ends when somebody else gets it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Right {
+    /// To a job: the attempt that it was taken with.
+    Job(Jid, u32),
+    /// To the batch: whose turn that is (see [`TURN`]).
+    Batch(i32),
 }
 
 /// What a node remembers once its operations are applied.
@@ -146,12 +172,16 @@ impl Hand {
     pub(super) fn of(decided: Vec<Decided>) -> Self {
         let sending = Sending::new(decided.len());
         let (units, meant) = decided.into_iter().map(|decided| (decided.unit, decided.meant)).unzip();
-        Self { units, meant, sending }
+        Self { units, meant, sending, look: None }
     }
 
     pub(super) fn names(&self) -> String {
         let left = self.sending.rest().iter().map(|at| self.meant[*at].name);
         left.collect::<Vec<_>>().join(" + ")
+    }
+
+    pub(super) fn is_about_the_batch(&self) -> bool {
+        self.meant.iter().any(|meant| matches!(meant.then, Then::Batch(_) | Then::Posted(_)))
     }
 
     /// The texts that it looks for in the tree if an answer gets lost.
@@ -166,7 +196,7 @@ impl Hand {
 impl World {
     pub(super) fn new(setup: &Setup) -> Self {
         let mut tree = Tree::new();
-        let dirs = [map::JOBS, "/jobs/states", map::BATCHES, map::OUTBOX].map(str::to_owned);
+        let dirs = [map::JOBS, "/jobs/states", map::BATCHES, map::OUTBOX, TURN].map(str::to_owned);
         for dir in dirs.into_iter().chain(JobState::queues(Dialect::Design).map(map::queue)) {
             tree.multi(&[Op::create(dir, Bytes::new())], 0).unwrap();
         }
@@ -238,6 +268,11 @@ impl World {
         Batch { bid: bid(), status: BatchStatus::read(&node.data).unwrap(), version: node.version }
     }
 
+    /// Whose turn it is with the batch; also that of nobody has a number.
+    pub(super) fn turn(&self) -> i32 {
+        self.tree.get(TURN).unwrap().version
+    }
+
     pub(super) fn expansion(&self) -> (Expansion, i32) {
         let node = self.tree.get(&BatchNode::Expansion.of(bid())).unwrap();
         (Expansion::read(&node.data).unwrap(), node.version)
@@ -288,9 +323,9 @@ impl BatchWork {
         Batch { bid: bid(), status: BatchStatus::read(&self.status).unwrap(), version: self.version }
     }
 
-    pub(super) fn of(batch: &Batch) -> Self {
+    pub(super) fn of(batch: &Batch, turn: i32) -> Self {
         let (version, status) = (batch.version, batch.status.write(Dialect::Design));
-        Self { version, status, report: None, stage: Stage::Posted, waits: false, owed: 0 }
+        Self { version, turn, status, report: None, stage: Stage::Posted, waits: false, owed: 0 }
     }
 
     /// Its right to the batch, as the check that it holds.
