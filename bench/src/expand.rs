@@ -1,12 +1,14 @@
 //! How many jobs per second the queue makes from the rows of a batch.
 //!
 //! The baseline is the bare client on the server: multis of the same creates, as many in each as the
-//! queue's hold, prepared beforehand and sent one after another, as the queue does.
+//! queue's hold, prepared beforehand and sent one after another, as the queue does: each of its multis moves the
+//! cursor from where the one before has left it. On the server at least half of that is asked for.
 //!
-//! On the server at least half of the baseline is asked for.
+//! Beside it stands what the server takes in from somebody who need not care where to go on: the same multis, 64 in
+//! flight. Nothing is asked for of that.
 //!
 //! After each part the tree is read back: as many jobs as were acknowledged, each with all its nodes, in
-//! the queue and in the list of its batch.
+//! the queue and in the list of its batch; fsck of what the queue has made is clean.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
@@ -26,11 +28,15 @@ use crate::ceiling::IN_FLIGHT;
 use crate::deposit::{Deposit, ROWS, new_jobs};
 use crate::load::{self, Rounds};
 use crate::report;
-use crate::trees::{ENGINES, Trees, ZOOKEEPER};
+use crate::trees::{self, ENGINES, Trees, ZOOKEEPER};
 
 /// What is asked for of the bare client's rate, on the same server.
 const LEAST: f64 = 0.5;
 const BASELINE: &str = "bare chunked creates";
+const PIPELINED: &str = "bare chunked creates c=64";
+/// How many rounds of the queue the bare client prepares at once if its multis are pipelined: the end of a round, when
+/// ever fewer are in flight, is to be a small part of it.
+const LONGER: usize = 8;
 /// More than any run reaches.
 const TOTAL: u64 = u32::MAX as u64;
 /// What else is in each multi of the queue: its fence, the numbers and the cursor.
@@ -46,20 +52,25 @@ pub(crate) async fn run(context: Context) -> Result<()> {
     if engines.is_empty() {
         bail!("no such case; known are: {}", ENGINES.map(case).join(", "));
     }
-    context.report.plan(engines.len() + 3);
-    let trees = Trees::start().await?;
-    let baseline = async |name, span| {
-        let _part = context.report.part(&format!("{BASELINE}, {name}"));
-        let tree = trees.open(ZOOKEEPER, name).await?;
+    context.report.plan(engines.len() + 5);
+    // All that the baselines make stays, too.
+    let trees = Trees::large().await?;
+    let baseline = async |(what, rows, in_flight): (&str, usize, usize), when: &str, span| {
+        let _part = context.report.part(&format!("{what}, {when}"));
+        let name = format!("{when}-{in_flight}");
+        let tree = trees.open(ZOOKEEPER, &name).await?;
         let deposit = Deposit::begin(&tree.session, TOTAL).await?;
-        let mut creates = Creates { bare: trees.bare(name).await?, bid: deposit.bid(), next: 0 };
-        let per_s = load::in_rounds(&mut creates, span).await.context(BASELINE)?;
+        let bare = trees.bare(&name).await?;
+        let mut creates = Creates { bare, bid: deposit.bid(), next: 0, rows, in_flight };
+        let per_s = load::in_rounds(&mut creates, span).await.context(what.to_owned())?;
         verify(&tree.session, deposit.bid(), creates.next).await?;
         tree.close().await?;
         anyhow::Ok(per_s)
     };
-    baseline("warming-up", context.server_warm_up()).await?;
-    let before = baseline("before", context.span).await?;
+    let (chunked, pipelined) = ((BASELINE, ROWS, 1), (PIPELINED, ROWS * LONGER, IN_FLIGHT));
+    baseline(chunked, "warming-up", context.server_warm_up()).await?;
+    let before = baseline(chunked, "before", context.span).await?;
+    let before_pipelined = baseline(pipelined, "before", context.span).await?;
     let mut ours = Vec::new();
     for engine in engines {
         let case = case(engine);
@@ -70,10 +81,13 @@ pub(crate) async fn run(context: Context) -> Result<()> {
         let made = verify(&tree.session, deposit.bid(), deposit.next()).await?;
         let cursor = deposit.queue.expansion(deposit.bid()).await?.map(|expansion| expansion.next);
         ensure!(cursor == Some(deposit.next()), "{case}: the cursor is at {cursor:?} after {made} jobs");
+        drop(deposit.end().await?);
+        trees::check(&tree.session).await.context(case.clone())?;
         tree.close().await?;
         ours.push((case, per_s, made));
     }
-    let baseline = f64::midpoint(before, baseline("after", context.span).await?);
+    let all_pipelined = f64::midpoint(before_pipelined, baseline(pipelined, "after", context.span).await?);
+    let baseline = f64::midpoint(before, baseline(chunked, "after", context.span).await?);
     let mut short = Vec::new();
     for (case, per_s, made) in ours {
         let row = context.report.row(case.as_str(), per_s, "per_s").against(BASELINE, baseline);
@@ -81,6 +95,8 @@ pub(crate) async fn run(context: Context) -> Result<()> {
         if context.judges() && case.starts_with(ZOOKEEPER) {
             short.extend(row.falls_short(LEAST));
         }
+        let row = context.report.row(format!("{case}, beside pipelined ones"), per_s, "per_s");
+        context.report.print(&row.against(PIPELINED, all_pipelined))?;
         // Far below the 2^52 that a float counts exactly.
         #[allow(clippy::cast_precision_loss)]
         let made = made as f64;
@@ -108,14 +124,18 @@ struct Creates {
     bare: Bare,
     bid: Bid,
     next: u64,
+    /// How many rows a round has,
+    rows: usize,
+    /// and how many of its multis are sent before the first is answered.
+    in_flight: usize,
 }
 
 impl Rounds for Creates {
     type Round = Vec<Vec<Op>>;
 
     async fn prepare(&mut self) -> Result<Vec<Vec<Op>>> {
-        let mut jobs = Vec::with_capacity(ROWS);
-        for (number, new) in (self.next..).zip(new_jobs(self.next, ROWS)) {
+        let mut jobs = Vec::with_capacity(self.rows);
+        for (number, new) in (self.next..).zip(new_jobs(self.next, self.rows)) {
             jobs.push(creates(u32::try_from(number)?, self.bid, &new));
         }
         let per_multi = (MAX_OPS - BESIDE) / jobs[0].len();
@@ -123,11 +143,14 @@ impl Rounds for Creates {
     }
 
     async fn play(&mut self, multis: Vec<Vec<Op>>) -> Result<u64> {
-        for multi in multis {
-            self.bare.create_all(&multi).await?;
-        }
-        self.next += ROWS as u64;
-        Ok(ROWS as u64)
+        let bare = &self.bare;
+        stream::iter(multis)
+            .map(async |multi| bare.create_all(&multi).await)
+            .buffer_unordered(self.in_flight)
+            .try_collect::<()>()
+            .await?;
+        self.next += self.rows as u64;
+        Ok(self.rows as u64)
     }
 }
 

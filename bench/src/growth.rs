@@ -1,45 +1,49 @@
 //! How the time that a job takes grows with the number of jobs and of nodes: `bench -- growth [--rows N] [--docs]`.
 //!
-//! For each number of jobs (1,000, 10,000 and 100,000; with `--rows` those up to N) and of nodes (1, 2, 3) a tree on a ZooKeeper server gets
-//! its jobs, in one batch, while the queue is held. Then the nodes are started, each a process with steps that do nothing, and the queue
-//! is released. The time counts until the batch has been found done. A row is the time per job: all of the time, by all of the jobs.
-//! The jobs are whole lives of seven transitions; afterwards all of them must be completed, and fsck must be clean.
+//! For each number of jobs (1,000, 10,000 and 100,000; with `--rows` those up to N) and of nodes (1, 2, 3) a ZooKeeper server is
+//! started, which holds nothing of the points before. It is warmed up by the bare client and by a node, the same for every point. Then
+//! its tree gets the jobs, in one batch, while the queue is held, the nodes are started, each a process with steps that do nothing, and the
+//! queue is released. The time counts until the batch has been found done.
 //!
-//! `--docs` writes the table and the plot into `docs/performance.md` and `docs/images/growth.svg`.
+//! A point has the time per job: all of the time, by all of the jobs. The jobs are whole lives of seven transitions: all of them per second
+//! are compared with the bare client's multis, 64 in flight, on the same server just before and just after. What the nodes count of races
+//! that they have lost stands beside that ([`fights`]). Afterwards all jobs must be completed, and fsck must be clean.
+//!
+//! `--docs` writes the table and the plot into `docs/performance.md` and `docs/images/growth.svg`, and wants all of it measured.
 
+mod fights;
+mod page;
 mod plot;
 
-use std::fmt::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use ingest_queue::dialect::Dialect;
-use ingest_queue::fsck;
 use ingest_queue::ids::Bid;
 use ingest_queue::map::{self, BatchNode, HeldQueue};
 use ingest_queue::queue::Queue;
 use ingest_queue::states::{BatchList, BatchState};
 use tokio::time::timeout;
 
-use self::plot::{Line, Plot};
+use self::fights::Fights;
 use crate::Context;
+use crate::ceiling::{Ceiling, IN_FLIGHT};
 use crate::deposit::{Deposit, ROWS, new_jobs};
+use crate::load::Span;
+use crate::node::TRANSITIONS;
 use crate::node::daemon::{self, Home, Pools};
-use crate::trees::{Trees, ZOOKEEPER};
+use crate::trees::{self, Trees, ZOOKEEPER};
 
 const JOBS: [u64; 3] = [1_000, 10_000, 100_000];
 const NODES: [usize; 3] = [1, 2, 3];
-const WORKERS: usize = 64;
+const WORKERS: usize = IN_FLIGHT;
 /// Nobody needs so long for all of them.
 const PATIENCE: Duration = Duration::from_mins(20);
-/// Up to here the whole tree is checked afterwards.
-const CHECKED: u64 = 10_000;
-
-const PAGE: &str = "docs/performance.md";
-const PICTURE: &str = "docs/images/growth.svg";
-const BEGIN: &str = "<!-- growth: written by `bench -- growth --docs` -->";
-const END: &str = "<!-- /growth -->";
+/// The longest that the bare client is measured, before and after.
+const BASELINE: Duration = Duration::from_secs(3);
+/// How many jobs a node works on for each server to compile itself; fewer if nobody judges by it.
+const WARM_UP: u64 = 10_000;
+const SHORT_WARM_UP: u64 = 1_000;
 
 fn case(jobs: u64, nodes: usize) -> String {
     format!("{ZOOKEEPER} {jobs} jobs, {nodes} node{}", if nodes == 1 { "" } else { "s" })
@@ -51,10 +55,15 @@ struct Point {
     jobs: u64,
     nodes: usize,
     ms: f64,
+    /// Of all transitions, to those of the bare client.
+    ratio: f64,
 }
 
 /// Runs the benchmark.
 pub(crate) async fn run(context: Context) -> Result<()> {
+    if context.docs {
+        page::is_whole(context.rows, context.case.as_deref())?;
+    }
     let most = context.rows.unwrap_or(u64::MAX);
     let all = || JOBS.into_iter().flat_map(|jobs| NODES.map(|nodes| (jobs, nodes)));
     let chosen: Vec<_> =
@@ -64,33 +73,68 @@ pub(crate) async fn run(context: Context) -> Result<()> {
         bail!("no such case; known are: {}", known.join(", "));
     }
     let program = daemon::program()?;
-    // One more, which warms the server up.
-    context.report.plan(chosen.len() + 1);
-    let trees = Trees::start().await?;
-    {
-        let _part = context.report.part("warming up");
-        measure(&trees, &program, "warm", JOBS[0], 1).await?;
-    }
+    // Each after its server has been warmed up.
+    context.report.plan(2 * chosen.len());
     let mut points = Vec::new();
     for (jobs, nodes) in chosen {
-        let case = case(jobs, nodes);
-        let _part = context.report.part(&case);
-        let took = measure(&trees, &program, &format!("growth-{jobs}-{nodes}"), jobs, nodes).await;
-        // Far below the 2^52 that a float counts exactly.
-        #[allow(clippy::cast_precision_loss)]
-        let ms = took.with_context(|| case.clone())?.as_secs_f64() * 1e3 / jobs as f64;
-        points.push(Point { jobs, nodes, ms });
-        let row = context.report.row(format!("{case}, a job"), ms * 1e3, "us");
-        context.report.print(&row)?;
+        points.push(point(&context, &program, jobs, nodes).await.with_context(|| case(jobs, nodes))?);
     }
     if context.docs {
-        write(Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no directory above")?, &points)?;
+        page::write(Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no directory above")?, &points)?;
     }
     Ok(())
 }
 
-/// How long so many nodes take for so many jobs.
-async fn measure(trees: &Trees, program: &Path, name: &str, jobs: u64, nodes: usize) -> Result<Duration> {
+/// One point on a server of its own.
+async fn point(context: &Context, program: &Path, jobs: u64, nodes: usize) -> Result<Point> {
+    let case = case(jobs, nodes);
+    let trees = Trees::start().await?;
+    let mut ceiling = Ceiling::warmed_up(&trees, context).await?;
+    let _part = context.report.part(&case);
+    let warm_up = if context.judges() { WARM_UP } else { SHORT_WARM_UP };
+    lived(&trees, program, "warm", warm_up, 1).await?;
+    let before = bare(&trees, &mut ceiling, context).await?;
+    let lived = lived(&trees, program, "growth", jobs, nodes).await?;
+    let after = bare(&trees, &mut ceiling, context).await?;
+    ceiling.reader.close().await?;
+    verify(&trees, "growth", lived.bid, jobs).await?;
+    // Far below the 2^52 that a float counts exactly.
+    #[allow(clippy::cast_precision_loss)]
+    let count = jobs as f64;
+    let seconds = lived.took.as_secs_f64();
+    let report = &context.report;
+    report.print(&report.row(format!("{case}, a job"), seconds * 1e6 / count, "us"))?;
+    let transitions = count * f64::from(TRANSITIONS) / seconds;
+    let row = report
+        .row(format!("{case}, transitions"), transitions, "per_s")
+        .against(Ceiling::name(), f64::midpoint(before, after));
+    report.print(&row)?;
+    report.print(&report.row(format!("{case}, commits refused"), lived.fights.refused, "commits"))?;
+    report.print(&report.row(format!("{case}, handed over"), lived.fights.handed_over, "moves"))?;
+    let ratio = row.ratio.context("a row without a ratio")?;
+    Ok(Point { jobs, nodes, ms: seconds * 1e3 / count, ratio })
+}
+
+/// Transitions per second by the bare client, on the same server.
+async fn bare(trees: &Trees, ceiling: &mut Ceiling, context: &Context) -> Result<f64> {
+    // Its session would have to last while the nodes are at work.
+    ceiling.bare = trees.bare("ceiling").await?;
+    let mut running = ceiling.begin().await?;
+    let span = Span::measuring(context.span.measured.min(BASELINE));
+    let per_s = running.go_on(span).await.with_context(Ceiling::name)?;
+    running.end().await?;
+    Ok(per_s)
+}
+
+/// What became of a batch.
+struct Lived {
+    bid: Bid,
+    took: Duration,
+    fights: Fights,
+}
+
+/// Lets so many nodes work on so many jobs.
+async fn lived(trees: &Trees, program: &Path, name: &str, jobs: u64, nodes: usize) -> Result<Lived> {
     let tree = trees.open(ZOOKEEPER, name).await?;
     let mut deposit = Deposit::begin(&tree.session, jobs).await?;
     deposit.queue.hold_queue(HeldQueue::Ingest, "bench", "until all nodes are there").await?;
@@ -110,19 +154,13 @@ async fn measure(trees: &Trees, program: &Path, name: &str, jobs: u64, nodes: us
     queue.release_queue(HeldQueue::Ingest).await?;
     timeout(PATIENCE, done(&queue, bid)).await.context("they do not come to an end")??;
     let took = began.elapsed();
+    let fights = Fights::of(&daemons).await?;
     for daemon in daemons {
         drop(daemon.drain().await?);
     }
-    let list = map::batch_list(bid, BatchList::Completed);
-    let completed = tree.session.exists(list).await?.map_or(0, |stat| stat.num_children);
-    ensure!(u64::try_from(completed)? == jobs, "{completed} of {jobs} jobs are completed");
-    if jobs <= CHECKED {
-        let clean = fsck::clean(&tree.session, Dialect::Design).await;
-        ensure!(clean.is_ok(), "the tree is not clean: {clean:?}");
-    }
     drop(queue);
     tree.close().await?;
-    Ok(took)
+    Ok(Lived { bid, took, fights })
 }
 
 /// Waits until all jobs of a batch have ended.
@@ -136,82 +174,12 @@ async fn done(queue: &Queue, bid: Bid) -> Result<()> {
     }
 }
 
-/// Writes the table into the page, and the plot beside it.
-fn write(root: &Path, points: &[Point]) -> Result<()> {
-    let page = root.join(PAGE);
-    let text = std::fs::read_to_string(&page).with_context(|| PAGE.to_owned())?;
-    let (before, rest) =
-        text.split_once(BEGIN).with_context(|| format!("{PAGE} has no place for it: {BEGIN}"))?;
-    let (_, after) = rest.split_once(END).with_context(|| format!("{PAGE} has no {END}"))?;
-    std::fs::write(&page, format!("{before}{BEGIN}\n{}\n{END}{after}", table(points)))?;
-    std::fs::write(root.join(PICTURE), picture(points).svg())?;
-    Ok(())
-}
-
-fn table(points: &[Point]) -> String {
-    let mut nodes: Vec<usize> = points.iter().map(|point| point.nodes).collect();
-    nodes.sort_unstable();
-    nodes.dedup();
-    let heads: Vec<String> =
-        nodes.iter().map(|nodes| format!("{nodes} node{}", if *nodes == 1 { "" } else { "s" })).collect();
-    let mut table = format!("| jobs | {} |\n|---|{}\n", heads.join(" | "), "---|".repeat(heads.len()));
-    let mut jobs: Vec<u64> = points.iter().map(|point| point.jobs).collect();
-    jobs.sort_unstable();
-    jobs.dedup();
-    for jobs in jobs {
-        let cell = |nodes: &usize| {
-            let found = points.iter().find(|point| point.jobs == jobs && point.nodes == *nodes);
-            found.map_or_else(|| "–".to_owned(), |point| format!("{:.2} ms", point.ms))
-        };
-        let cells: Vec<String> = nodes.iter().map(cell).collect();
-        // Writing to a String cannot fail.
-        let _ = writeln!(table, "| {jobs} | {} |", cells.join(" | "));
-    }
-    table + "\n![The time that a job takes, by the number of jobs and of nodes](images/growth.svg)"
-}
-
-fn picture(points: &[Point]) -> Plot {
-    let line = |nodes: usize| Line {
-        name: format!("{nodes} node{}", if nodes == 1 { "" } else { "s" }),
-        // A thousand to a million: exact in a float.
-        #[allow(clippy::cast_precision_loss)]
-        points: points
-            .iter()
-            .filter(|point| point.nodes == nodes)
-            .map(|point| (point.jobs as f64, point.ms))
-            .collect(),
-    };
-    Plot {
-        title: "Time per job".to_owned(),
-        across: "jobs in the batch".to_owned(),
-        up: "ms".to_owned(),
-        lines: NODES.map(line).into_iter().filter(|line| !line.points.is_empty()).collect(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn points() -> Vec<Point> {
-        let point = |jobs, nodes, ms| Point { jobs, nodes, ms };
-        vec![point(1_000, 1, 0.51), point(1_000, 2, 0.6), point(10_000, 1, 0.5)]
-    }
-
-    #[test]
-    fn the_table_and_the_plot_go_into_their_place_and_nowhere_else() {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(dir.path().join("docs/images")).unwrap();
-        let page = dir.path().join(PAGE);
-        std::fs::write(&page, format!("before\n{BEGIN}\nold\n{END}\nafter\n")).unwrap();
-        write(dir.path(), &points()).unwrap();
-        let text = std::fs::read_to_string(&page).unwrap();
-        assert!(text.starts_with(&format!("before\n{BEGIN}\n| jobs | 1 node | 2 nodes |\n")), "{text}");
-        assert!(text.contains("| 1000 | 0.51 ms | 0.60 ms |\n| 10000 | 0.50 ms | – |\n"), "{text}");
-        assert!(text.ends_with(&format!("{END}\nafter\n")) && !text.contains("old"), "{text}");
-        let svg = std::fs::read_to_string(dir.path().join(PICTURE)).unwrap();
-        assert_eq!(svg.matches("<polyline").count(), 2);
-        std::fs::write(&page, "no place").unwrap();
-        assert!(write(dir.path(), &points()).unwrap_err().to_string().contains("no place for it"));
-    }
+/// All jobs of the batch are completed, and nothing is wrong with the tree.
+async fn verify(trees: &Trees, name: &str, bid: Bid, jobs: u64) -> Result<()> {
+    let tree = trees.open(ZOOKEEPER, name).await?;
+    let list = map::batch_list(bid, BatchList::Completed);
+    let completed = tree.session.exists(list).await?.map_or(0, |stat| stat.num_children);
+    ensure!(u64::try_from(completed)? == jobs, "{completed} of {jobs} jobs are completed");
+    trees::check(&tree.session).await?;
+    tree.close().await
 }

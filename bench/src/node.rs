@@ -7,8 +7,8 @@
 //! much was done in each slice: every transition stands in its job's history with its time.
 //!
 //! "64 in flight" is 64 workers for each state on our side, and 64 requests in flight on the baseline's. So measured, at least 1.0 of
-//! the baseline is asked for on ZooKeeper and 1.5 on the embedded engine. In the long tier the same is measured with 128 workers for
-//! each state, of which nothing is asked.
+//! the baseline is asked for on ZooKeeper and 1.5 on the embedded engine. In the long tier the same is measured with 64 workers in all
+//! states together, which is the other way to read it, and with 128 workers for each state; of these nothing is asked.
 //!
 //! **Latency.** A running node with nothing to do is given one batch of one job after another: how long from the
 //! submission until another session sees the job's first transition.
@@ -35,6 +35,7 @@ use ingest_queue::date::{Clock, Date};
 pub(crate) use self::daemon::program;
 use self::daemon::{Daemon, Pools};
 use self::lives::Lives;
+pub(crate) use self::lives::TRANSITIONS;
 use crate::Context;
 use crate::ceiling::{Ceiling, IN_FLIGHT};
 use crate::deposit::{Deposit, ROWS, new_jobs};
@@ -51,9 +52,20 @@ const ROUNDS: u32 = 10;
 const ENOUGH: f64 = 3.0;
 const MOST: f64 = 45_000.0;
 
-/// How many workers each state has when something is asked of the chain: as many as the baseline has requests in flight.
-const ASKED: usize = IN_FLIGHT;
-/// How many it has otherwise.
+/// Who works on a chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Crew {
+    /// So many workers for each state.
+    Each(usize),
+    /// So many in all states together.
+    All(usize),
+}
+
+/// When something is asked of the chain: as many for each state as the baseline has requests in flight.
+const ASKED: Crew = Crew::Each(IN_FLIGHT);
+/// In the long tier, of which nothing is asked.
+const OTHERS: [Crew; 2] = [Crew::All(IN_FLIGHT), Crew::Each(WORKERS)];
+/// How many workers each state has where it does not matter much.
 const WORKERS: usize = 128;
 /// What is asked of the chain, by engine.
 const LEAST: [(&str, f64); 2] = [(ZOOKEEPER, 1.0), (EMBEDDED, 1.5)];
@@ -61,8 +73,27 @@ const LEAST: [(&str, f64); 2] = [(ZOOKEEPER, 1.0), (EMBEDDED, 1.5)];
 /// Before anything is measured, the states of the chain fill.
 const FILLING: Duration = Duration::from_secs(5);
 
-fn case(engine: &str, workers: usize) -> String {
-    format!("{engine} chain, {workers} workers")
+fn case(engine: &str, crew: Crew) -> String {
+    format!("{engine} chain, {}", crew.name())
+}
+
+impl Crew {
+    fn name(self) -> String {
+        match self {
+            Crew::Each(workers) => format!("{workers} workers"),
+            Crew::All(workers) => format!("{workers} workers in all"),
+        }
+    }
+
+    fn pools(self) -> Pools {
+        match self {
+            Crew::Each(workers) => Pools { pending: workers, others: workers },
+            Crew::All(workers) => {
+                let others = workers / (daemon::OTHERS.len() + 1);
+                Pools { pending: workers - others * daemon::OTHERS.len(), others }
+            }
+        }
+    }
 }
 
 /// What this program does as a child of itself.
@@ -72,9 +103,10 @@ pub(crate) fn child() -> Option<ExitCode> {
 
 /// Runs the benchmark.
 pub(crate) async fn run(context: Context) -> Result<()> {
-    let workers = if context.long { vec![ASKED, WORKERS] } else { vec![ASKED] };
-    let all = workers.iter().flat_map(|workers| ENGINES.map(|engine| (engine, *workers)));
-    let chain: Vec<_> = all.filter(|(engine, workers)| context.wants(&case(engine, *workers))).collect();
+    let others: &[Crew] = if context.long { &OTHERS } else { &[] };
+    let all = [&[ASKED], others].concat();
+    let all = all.iter().flat_map(|crew| ENGINES.map(|engine| (engine, *crew)));
+    let chain: Vec<_> = all.filter(|(engine, crew)| context.wants(&case(engine, *crew))).collect();
     let with_latency = context.wants(&latency::case());
     let waiting: Vec<_> = ENGINES.into_iter().filter(|engine| context.wants(&memory::case(engine))).collect();
     let with_index = context.long && context.wants(&index::case());
@@ -84,7 +116,8 @@ pub(crate) async fn run(context: Context) -> Result<()> {
     if parts == 0 {
         let mut known: Vec<_> = ENGINES.into_iter().flat_map(|e| [case(e, ASKED), memory::case(e)]).collect();
         known.push(latency::case());
-        known.extend(ENGINES.map(|engine| format!("with --long {}", case(engine, WORKERS))));
+        let long = OTHERS.iter().flat_map(|crew| ENGINES.map(|engine| case(engine, *crew)));
+        known.extend(long.map(|case| format!("with --long {case}")));
         known.push(format!("with --long {}", index::case()));
         bail!("no such case; known are: {}", known.join(", "));
     }
@@ -114,7 +147,7 @@ pub(crate) async fn run(context: Context) -> Result<()> {
 #[derive(Debug)]
 struct Chain {
     engine: &'static str,
-    workers: usize,
+    crew: Crew,
     jobs: u64,
     daemon: Daemon,
     slices: Vec<Slice>,
@@ -142,15 +175,15 @@ async fn compare(
     context: &Context,
     trees: &Trees,
     program: &std::path::Path,
-    chosen: &[(&'static str, usize)],
+    chosen: &[(&'static str, Crew)],
 ) -> Result<Vec<String>> {
     let (ceiling, first) = Ceiling::measured(trees, context).await?;
     let filling = Span { warm_up: Duration::ZERO, measured: FILLING.min(context.span.measured) };
     let jobs = enough(first, filling) + enough(first, context.span);
     // All jobs before the first node: one that is stopped for longer than its session loses it.
-    for (engine, workers) in chosen {
-        let _part = context.report.part(&format!("{}: making the jobs", case(engine, *workers)));
-        let tree = trees.open(engine, &tree_of(engine, *workers)).await?;
+    for (engine, crew) in chosen {
+        let _part = context.report.part(&format!("{}: making the jobs", case(engine, *crew)));
+        let tree = trees.open(engine, &tree_of(engine, *crew)).await?;
         let mut deposit = Deposit::begin(&tree.session, jobs).await?;
         while deposit.next() < jobs {
             let rows = usize::try_from(jobs - deposit.next())?.min(ROWS);
@@ -160,13 +193,12 @@ async fn compare(
         tree.close().await?;
     }
     let mut chains = Vec::new();
-    for (engine, workers) in chosen.iter().copied() {
-        let case = case(engine, workers);
+    for (engine, crew) in chosen.iter().copied() {
+        let case = case(engine, crew);
         let _part = context.report.part(&format!("{case}: filling the chain"));
-        let pools = Pools { pending: workers, others: workers };
-        let tree = trees.engine(engine, &tree_of(engine, workers));
-        let daemon = Daemon::start(program, &tree, pools).await.context(case)?;
-        let mut chain = Chain { engine, workers, jobs, daemon, slices: Vec::new() };
+        let tree = trees.engine(engine, &tree_of(engine, crew));
+        let daemon = Daemon::start(program, &tree, crew.pools()).await.context(case)?;
+        let mut chain = Chain { engine, crew, jobs, daemon, slices: Vec::new() };
         chain.go_on(filling).await?;
         chain.slices.clear();
         chains.push(chain);
@@ -191,9 +223,10 @@ async fn compare(
     }
     for (flame, chain) in flames.into_iter().zip(&chains) {
         let dir = context.flame.clone().unwrap_or_default();
-        let (engine, workers) = (chain.engine, chain.workers);
-        let title = format!("A node on {engine}, steps that do nothing, {workers} workers in each state");
-        let name = if workers == ASKED { engine.to_owned() } else { format!("{engine}-{workers}") };
+        let (engine, crew) = (chain.engine, chain.crew);
+        let each = if matches!(crew, Crew::Each(_)) { " in each state" } else { "" };
+        let title = format!("A node on {engine}, steps that do nothing, {}{each}", crew.name());
+        let name = if crew == ASKED { engine.to_owned() } else { tree_of(engine, crew) };
         let samples = flame.draw(&title, &dir.join(format!("flame-{name}.svg")))?;
         eprintln!("{}: {samples} samples", chain.case());
     }
@@ -205,7 +238,7 @@ async fn compare(
         let case = chain.case();
         let _part = context.report.part(&format!("{case}: draining, reading back"));
         drop(chain.daemon.drain().await.context(case.clone())?);
-        let tree = trees.open(chain.engine, &tree_of(chain.engine, chain.workers)).await?;
+        let tree = trees.open(chain.engine, &tree_of(chain.engine, chain.crew)).await?;
         let lives = Lives::read(&tree.session, chain.jobs).await.context(case.clone())?;
         tree.close().await?;
         ensure!(
@@ -225,10 +258,10 @@ async fn compare(
         let row = report.row(case, lived, "per_s").against(Ceiling::name(), baseline);
         report.print(&row)?;
         for (what, per_s) in [("jobs completed", completed), ("transitions of all kinds", transitions)] {
-            let case = format!("{} {what}, {} workers", chain.engine, chain.workers);
+            let case = format!("{} {what}, {}", chain.engine, chain.crew.name());
             report.print(&report.row(case, per_s, "per_s"))?;
         }
-        if context.judges() && chain.workers == ASKED {
+        if context.judges() && chain.crew == ASKED {
             let least = LEAST.iter().filter(|(engine, _)| *engine == chain.engine);
             short.extend(least.filter_map(|(_, least)| row.falls_short(*least)));
         }
@@ -237,13 +270,13 @@ async fn compare(
 }
 
 /// The name of a chain's tree.
-fn tree_of(engine: &str, workers: usize) -> String {
-    format!("chain-{engine}-{workers}")
+fn tree_of(engine: &str, crew: Crew) -> String {
+    format!("chain-{engine}-{}", crew.name().replace(' ', "-"))
 }
 
 impl Chain {
     fn case(&self) -> String {
-        case(self.engine, self.workers)
+        case(self.engine, self.crew)
     }
 
     /// Lets the node work for a while.
@@ -271,4 +304,17 @@ fn enough(per_s: f64, span: Span) -> u64 {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let jobs = jobs as u64;
     jobs.max(WORKERS as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crew_is_as_large_as_its_name_says() {
+        let all = |crew: Crew| crew.pools().pending + crew.pools().others * daemon::OTHERS.len();
+        assert_eq!((all(Crew::All(64)), Crew::All(64).name().as_str()), (64, "64 workers in all"));
+        assert!(Crew::All(64).pools().others >= 10, "{:?}", Crew::All(64).pools());
+        assert_eq!((all(ASKED), ASKED.name().as_str()), (6 * 64, "64 workers"));
+    }
 }

@@ -4,16 +4,19 @@
 //! killed in the middle of its expansion and another life of it goes on; then as many jobs wait as the manifest has
 //! rows, and it is measured what that costs: how long a node takes to start, what it takes of memory, how long its lists
 //! and its dashboard take to answer, how long small requests take while large lists are asked for all the time, what it
-//! costs to acquire a job. Beside each of these is the same with 100 jobs on the same server in the same run. At last the jobs are
-//! worked on, once with a connection that is lost in the middle, and the tree must be as fsck wants it.
+//! costs to acquire a job. Beside each of these is the same with 100 jobs on the same server in the same run. Then the jobs are
+//! worked on: in turn with those of small trees on the same server, once with a connection that is lost in the middle, and at last until
+//! none is left and their batch is reported. The tree must be as fsck wants it.
 //!
-//! It fails if a row has no job or two, if a node takes more than 600 MB, if something of the API does not answer, or if the tree is
+//! It fails if a row has no job or two (the payloads of all jobs are read back), if a node takes more than 600 MB, if something of the API does not answer, or if the tree is
 //! not clean. With 10 s or more a part it also fails if a job is dearer by more than three tenths than among 100, and with 100,000 rows
 //! or more if an answer takes too long ([`asking`]), if large lists make small requests wait ([`small`]), or if the work stands still for longer
 //! than a session lasts after its node has listed everything again ([`working`]).
 
 mod asking;
 mod batch;
+mod ending;
+mod rows;
 mod small;
 mod working;
 
@@ -21,8 +24,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use ingest_queue::dialect::Dialect;
-use ingest_queue::fsck;
 use ingest_queue::map;
 use ingest_queue::states::JobState;
 use ingest_store::Session;
@@ -33,7 +34,7 @@ use self::batch::Expanding;
 use crate::acquire::{self, Queued};
 use crate::node::daemon::{self, Daemon, Home, Pools};
 use crate::report;
-use crate::trees::{Opened, Trees, ZOOKEEPER};
+use crate::trees::{self, Opened, Trees, ZOOKEEPER};
 use crate::{Context, scratch};
 
 const ROWS: u64 = 1_000_000;
@@ -49,7 +50,7 @@ const WORKERS: usize = 128;
 /// Nobody takes a job: all of them wait.
 const WAITING: Pools = Pools { pending: 0, others: WORKERS };
 const WORKING: Pools = Pools { pending: WORKERS, others: WORKERS };
-const PARTS: usize = 11;
+const PARTS: usize = 12;
 const CASE: &str = "zookeeper scale";
 
 /// Runs the benchmark.
@@ -101,6 +102,7 @@ impl Scale {
             self.deposit("many", self.rows, true).await?
         };
         self.tell(&expanding)?;
+        let bid = expanding.bid;
         let (many, daemon) = {
             let _part = self.part(&format!("{} waiting: start, lists", self.rows));
             self.look(expanding.home, "many", self.rows).await?
@@ -123,12 +125,18 @@ impl Scale {
         }
         drop(home_of_few);
         let home = {
-            let _part = self.part("worked on");
+            let _part = self.part("worked on, in turn with small trees");
             self.work(home).await?
         };
-        {
+        let home = {
             let _part = self.part("worked on, with a connection that is lost");
-            wrong.extend(self.listed_again(home).await?);
+            let (home, long) = self.listed_again(home).await?;
+            wrong.extend(long);
+            home
+        };
+        {
+            let _part = self.part("worked on until the batch is reported");
+            wrong.extend(self.end(home, bid).await?);
         }
         self.mb("server, memory", self.trees.server_memory())?;
         {
@@ -189,7 +197,7 @@ impl Scale {
             let there = u64::try_from(stat.num_children)? - beside;
             ensure!(there == rows, "{dir} has {there} of {rows} jobs");
         }
-        Ok(())
+        rows::check(session, rows).await
     }
 
     /// Starts a node on a tree where so many jobs wait, and asks for its lists.
@@ -253,8 +261,7 @@ impl Scale {
     async fn fsck(&self) -> Result<()> {
         let tree = self.open("many").await?;
         let began = Instant::now();
-        let clean = fsck::clean(&tree.session, Dialect::Design).await;
-        ensure!(clean.is_ok(), "the tree is not clean: {clean:?}");
+        trees::check(&tree.session).await?;
         tree.close().await?;
         let report = &self.context.report;
         report.print(&report.row(

@@ -7,7 +7,7 @@
 //!
 //! The jobs are made beforehand and not searched for. After each part the tree is read back: each job's
 //! history is the beginning of a life, all histories together hold what was acknowledged, every job
-//! is in one queue and one list, and no lock is left.
+//! is in one queue and one list, no lock is left, and fsck is clean.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -29,7 +29,7 @@ use crate::Context;
 use crate::ceiling::{Ceiling, IN_FLIGHT};
 use crate::deposit::{Deposit, ROWS, new_jobs};
 use crate::load::{self, Span, Worker, middle};
-use crate::trees::{ENGINES, Trees};
+use crate::trees::{self, ENGINES, Trees};
 
 /// How a job gets from state to state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -300,7 +300,7 @@ async fn verify(queue: &Queue, bid: Bid, jobs: &[QueueRef], acknowledged: u64) -
     ensure!(queues.len() == jobs.len(), "{} jobs are in the queues, of {}", queues.len(), jobs.len());
     let locks = session.ephemerals("/").await?;
     ensure!(locks.is_empty(), "these locks are left: {locks:?}");
-    Ok(())
+    trees::check(session).await
 }
 
 /// A job's state and how many transitions it has made, if its history is the beginning of a life.

@@ -4,8 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use ingest_harness::{Proxy, Server, ServerConfig};
+use ingest_queue::dialect::Dialect;
+use ingest_queue::fsck;
 use ingest_store::engines::embedded::{Embedded, EmbeddedConfig};
 use ingest_store::engines::zookeeper::{Zookeeper, ZookeeperConfig};
 use ingest_store::{Limits, Session, Store};
@@ -96,6 +98,13 @@ impl Trees {
     pub(crate) fn address(&self, name: &str) -> String {
         format!("{}/{name}", self.server.connect_string())
     }
+}
+
+/// Fails with all that fsck finds in a tree.
+pub(crate) async fn check(session: &Session) -> Result<()> {
+    let clean = fsck::clean(session, Dialect::Design).await;
+    ensure!(clean.is_ok(), "the tree is not clean: {clean:?}");
+    Ok(())
 }
 
 /// A session on an embedded tree in a directory.

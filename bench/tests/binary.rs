@@ -71,10 +71,12 @@ fn transitions_are_compared_with_the_ceiling_and_say_how_many_went_together() {
 #[test]
 fn an_expansion_says_how_many_jobs_were_found_afterwards() {
     let (rows, _) = rows("expand", "zookeeper");
-    assert_eq!(cases(&rows), ["zookeeper jobs", "zookeeper jobs read back"]);
-    is_compared(&rows[0]);
-    assert!(rows[1]["value"].as_f64().is_some_and(|jobs| jobs >= 2_000.0), "{}", rows[1]);
-    assert!(rows[1].get("ratio").is_none(), "{}", rows[1]);
+    let expected = ["zookeeper jobs", "zookeeper jobs read back", "zookeeper jobs, beside pipelined ones"];
+    assert_eq!(cases(&rows), expected);
+    rows[..2].iter().for_each(is_compared);
+    assert_eq!(rows[1]["baseline"], "bare chunked creates c=64");
+    assert!(rows[2]["value"].as_f64().is_some_and(|jobs| jobs >= 2_000.0), "{}", rows[2]);
+    assert!(rows[2].get("ratio").is_none(), "{}", rows[2]);
 }
 
 #[test]
@@ -132,33 +134,44 @@ fn a_fault_that_does_not_exist_is_refused_and_a_length_that_makes_no_sense() {
 
 #[test]
 fn very_many_jobs_are_expanded_over_a_kill_listed_acquired_and_worked_on() {
-    let output = bench(&["scale", "--json", "--seconds", "1", "--rows", "2000"]);
+    let output = bench(&["scale", "--json", "--seconds", "1", "--rows", "4000"]);
     let (rows, _) = read("scale", &output);
     let value = |case: &str| {
         let found = rows.iter().find(|row| row["case"] == case);
         found.and_then(|row| row["value"].as_f64()).unwrap_or_else(|| panic!("no {case}: {rows:?}"))
     };
-    assert!((1_000.0..2_000.0).contains(&value("2000 rows: killed at row")), "{rows:?}");
-    for rows in [100, 2_000] {
+    assert!((2_000.0..4_000.0).contains(&value("4000 rows: killed at row")), "{rows:?}");
+    for rows in [100, 4_000] {
         for what in ["start", "jobs, newest first", "jobs by state", "a batch", "dashboard, counts"] {
             assert!(value(&format!("{what}, {rows} waiting")) > 0.0);
         }
         assert!((1.0..600.0).contains(&value(&format!("node, memory, {rows} waiting"))));
     }
-    for when in ["alone", "beside lists of 2000", "beside listings of 2000"] {
+    let together = "beside 3 listings of 4000 at once";
+    for when in ["alone", "beside lists of 4000", "beside listings of 4000", together] {
         assert!(value(&format!("a small write, p99, {when}")) > 0.0);
     }
     let compared: Vec<_> = rows.iter().filter(|row| row.get("ratio").is_some()).collect();
-    assert_eq!(compared.len(), 1, "{compared:?}");
-    assert_eq!(compared[0]["baseline"], "zookeeper 100 waiting");
-    assert!(value("fsck, 2000 jobs") > 0.0);
+    let baselines: Vec<_> = compared.iter().map(|row| row["baseline"].as_str().unwrap_or_default()).collect();
+    assert_eq!(baselines, ["zookeeper 100 waiting", "zookeeper node at work, 500 waiting"], "{compared:?}");
+    assert!(value("from the last of 4000 jobs to the end of their batch") > 0.0);
+    assert!(value("fsck, 4000 jobs") > 0.0);
 }
 
 #[test]
 fn the_time_of_a_job_is_told_for_each_number_of_nodes() {
     let (rows, _) = rows("growth", " 1000 jobs, 2");
-    assert_eq!(cases(&rows), ["zookeeper 1000 jobs, 2 nodes, a job"]);
+    let expected = ["a job", "commits refused", "handed over", "transitions"];
+    assert_eq!(cases(&rows), expected.map(|what| format!("zookeeper 1000 jobs, 2 nodes, {what}")));
     assert!(rows[0]["value"].as_f64().is_some_and(|us| us > 0.0) && rows[0]["unit"] == "us", "{rows:?}");
+    let compared: Vec<_> = rows.iter().filter(|row| row.get("ratio").is_some()).collect();
+    assert!(
+        compared.len() == 1 && compared[0]["case"] == "zookeeper 1000 jobs, 2 nodes, transitions",
+        "{rows:?}"
+    );
+    is_compared(compared[0]);
+    let handed = rows.iter().find(|row| row["case"] == "zookeeper 1000 jobs, 2 nodes, handed over");
+    assert!(handed.and_then(|row| row["value"].as_f64()).is_some_and(|moves| moves > 0.0), "{rows:?}");
 }
 
 #[test]

@@ -17,8 +17,10 @@ use crate::mail::{Attached, Message};
 use crate::outcome::{Failure, Result};
 use crate::profile::Profile;
 
-/// Failed jobs that a mail names; the attachment has all of them.
+/// Failed jobs that a mail names; the attachment has all of them, if it holds them.
 const NAMED: usize = 200;
+/// An attachment is no larger than this: servers refuse large mails for good, and a report that is refused keeps its batch from its end.
+const LARGEST: usize = 10 << 20;
 
 /// Who writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -142,12 +144,21 @@ pub fn report(about: &About<'_>, draft: &ReportDraft, sender: &Sender) -> Result
         (false, 0) => "Nothing of your submission could be stored.",
         (false, _) => "Some of your submission could not be stored.",
     };
+    let Table { data, rows } = table(about, draft, LARGEST)?;
+    let all = completed + failed + report.deleted_jobs.len();
+    if rows < all {
+        let bid = about.bid;
+        facts.push((
+            "Attached",
+            format!("the first {rows} of {all} objects; `ingestd batch report {bid}` has all of them"),
+        ));
+    }
     let body = Body { lead: lead.into(), facts, parts: parts.into_iter().flatten().collect() };
     (message.text, message.html) = (body.text(), body.html());
     message.attachments = vec![Attached {
         name: format!("{}-{}.csv", about.bid, report.number),
         mime: "text/csv; charset=utf-8".into(),
-        data: table(about, draft)?,
+        data,
     }];
     Ok(message)
 }
@@ -158,7 +169,7 @@ type Part = (String, Vec<String>);
 fn part(heading: &str, jobs: &[ReportedJob]) -> Option<Part> {
     let mut lines: Vec<_> = jobs.iter().take(NAMED).map(line).collect();
     if jobs.len() > NAMED {
-        lines.push(format!("and {} more; the attachment has all of them", jobs.len() - NAMED));
+        lines.push(format!("and {} more; the attachment goes on", jobs.len() - NAMED));
     }
     (!lines.is_empty()).then(|| (format!("{heading} ({})", jobs.len()), lines))
 }
@@ -185,8 +196,15 @@ fn line(job: &ReportedJob) -> String {
     line.split(char::is_control).collect::<Vec<_>>().join(" ")
 }
 
-/// A row an object.
-fn table(about: &About<'_>, draft: &ReportDraft) -> Result<Vec<u8>> {
+/// What is attached.
+struct Table {
+    data: Vec<u8>,
+    /// How many objects it has.
+    rows: usize,
+}
+
+/// A row an object, what failed or was deleted first, up to a size.
+fn table(about: &About<'_>, draft: &ReportDraft, most: usize) -> Result<Table> {
     let wrong = |error: &dyn std::fmt::Display| Failure::fail(format!("report {}: {error}", draft.key()));
     let mut writer = csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(Vec::new());
     writer
@@ -207,12 +225,18 @@ fn table(about: &About<'_>, draft: &ReportDraft) -> Result<Vec<u8>> {
         ])
         .map_err(|error| wrong(&error))?;
     let report = &draft.report;
-    for (status, jobs) in [
-        ("completed", &report.successful_jobs),
+    let mut rows = 0;
+    'full: for (status, jobs) in [
         ("failed", &report.failed_jobs),
         ("deleted", &report.deleted_jobs),
+        ("completed", &report.successful_jobs),
     ] {
         for job in jobs {
+            // What the writer holds back is little.
+            if writer.get_ref().len() >= most {
+                break 'full;
+            }
+            rows += 1;
             let text = |value: &Option<String>| value.clone().unwrap_or_default();
             let record = [
                 about.bid.to_string(),
@@ -232,7 +256,8 @@ fn table(about: &About<'_>, draft: &ReportDraft) -> Result<Vec<u8>> {
             writer.write_record(record.map(|cell| harmless(&cell))).map_err(|error| wrong(&error))?;
         }
     }
-    writer.into_inner().map_err(|error| wrong(&error))
+    let data = writer.into_inner().map_err(|error| wrong(&error))?;
+    Ok(Table { data, rows })
 }
 
 /// A spreadsheet takes a cell that begins so for a formula, and runs it.

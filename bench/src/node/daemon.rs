@@ -33,6 +33,9 @@ title = "Herbarium sheets"
 owner = "ark:/99999/fk4herbarium"
 "#;
 
+/// The states that have workers, besides pending.
+pub(crate) const OTHERS: [&str; 5] = ["estimating", "downloading", "processing", "recording", "notify"];
+
 /// How many workers the states have.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pools {
@@ -230,8 +233,7 @@ fn configuration(name: &str, engine: &str, pools: Pools) -> String {
     let mut text = format!(
         "[node]\nname = '{name}'\ndir = 'node'\nwork = false\n\n[api]\nlisten = '127.0.0.1:0'\nuploads = 'uploads'\nrate = 1000000\n\n[work]\ndir = 'work'\n\n[log]\nfilter = 'warn'\n\n[profiles]\ndir = 'profiles'\n\n{engine}\n"
     );
-    let states = ["estimating", "downloading", "processing", "recording", "notify"];
-    let sizes = states.map(|state| (state, pools.others));
+    let sizes = OTHERS.map(|state| (state, pools.others));
     for (state, size) in [("pending", pools.pending)].into_iter().chain(sizes) {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "[pools.{state}]\nsize = {size}");

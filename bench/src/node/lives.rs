@@ -8,7 +8,6 @@ use anyhow::{Context as _, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use ingest_queue::date::Date;
 use ingest_queue::dialect::Dialect;
-use ingest_queue::fsck;
 use ingest_queue::ids::Jid;
 use ingest_queue::map::{self, JobNode};
 use ingest_queue::nodes::{History, JobStatus, Node};
@@ -16,9 +15,10 @@ use ingest_queue::states::{JobState, States};
 use ingest_store::Session;
 
 use super::Slice;
+use crate::trees;
 
 /// From pending to completed.
-pub(super) const TRANSITIONS: u32 = 7;
+pub(crate) const TRANSITIONS: u32 = 7;
 /// Jobs that are read with one request, and requests at a time.
 const TOGETHER: usize = 64;
 const AT_ONCE: usize = 8;
@@ -60,9 +60,7 @@ impl Lives {
         );
         let locks = session.ephemerals("/").await?;
         ensure!(locks.is_empty(), "these are left: {locks:?}");
-        let clean = fsck::clean(session, Dialect::Design).await;
-        ensure!(clean.is_ok(), "the tree is not clean: {clean:?}");
-        Ok(())
+        trees::check(session).await
     }
 
     /// Whether nothing was left to do.

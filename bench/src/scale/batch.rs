@@ -21,6 +21,7 @@ const PATIENCE: Duration = Duration::from_mins(3);
 /// How an expansion went.
 pub(super) struct Expanding {
     pub(super) home: Home,
+    pub(super) bid: Bid,
     pub(super) accepted: Duration,
     pub(super) per_s: f64,
     pub(super) killed_at: u64,
@@ -67,7 +68,7 @@ pub(super) async fn expand(
     let now = daemon.memory()?;
     let memory = Memory { now: now.now, most: memory.most.max(now.most) };
     let home = daemon.drain().await?;
-    Ok(Expanding { home, accepted, per_s, killed_at, again, memory })
+    Ok(Expanding { home, bid, accepted, per_s, killed_at, again, memory })
 }
 
 async fn cursor(session: &Session, bid: Bid) -> Result<Option<Expansion>> {

@@ -1,13 +1,16 @@
 //! Small requests beside large lists: a write of another session on the same server, and one job shown by the node that makes
 //! the lists. Then the same beside another who asks the server itself for all names of the queue, one time after
-//! another, as a node does when it starts, after a reconnect and with the sweep.
+//! another, as a node does when it starts, after a reconnect and with the sweep; and beside three who ask at the same moment, as three nodes do
+//! that have lost the same server.
 //!
 //! They are stalled if 99 of 100 take longer than ten times what they take alone and, on top of that, 50 ms beside lists, which come
-//! from what the node has, or 250 ms beside listings, each of which the server answers before it turns to others.
+//! from what the node has, or 250 ms beside listings, each of which the server answers before it turns to others. Of three at the same moment nothing
+//! is asked.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use futures::future::try_join_all;
 use ingest_queue::map;
 use ingest_queue::states::JobState;
 use ingest_store::recipes::{look, settle};
@@ -15,7 +18,7 @@ use ingest_store::{Mode, Session};
 
 use super::asking::{client, get};
 use crate::Context;
-use crate::trees::{Trees, ZOOKEEPER};
+use crate::trees::{Opened, Trees, ZOOKEEPER};
 
 /// Large lists, none of which another one answers.
 const LARGE: &[&str] = &[
@@ -26,6 +29,8 @@ const LARGE: &[&str] = &[
 ];
 const ONE: &str = "/api/v1/jobs/jid0000000007";
 const PLACE: &str = "/small";
+/// How many list at the same moment.
+const AT_ONCE: usize = 3;
 
 /// When small requests are stalled: so many times what they take alone,
 const TIMES_ALONE: f64 = 10.0;
@@ -46,7 +51,7 @@ fn stalled(what: &str, p99: [f64; 3]) -> Vec<String> {
 }
 
 /// Times of one kind of request.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Default)]
 struct Times(Vec<Duration>);
 
 impl Times {
@@ -85,13 +90,20 @@ pub(super) async fn measure(
         beside = both(&tree.session, address, span) => beside?,
         ended = lists => return Err(ended.err().unwrap_or_else(|| anyhow::anyhow!("the lists have ended"))),
     };
-    let (listed, listing) = beside_listings(trees, &tree.session, address, span, rows).await?;
+    let (listed, listing) = beside_listings(trees, &tree.session, address, span, rows, 1).await?;
+    let (crowded, crowd) = beside_listings(trees, &tree.session, address, span, rows, AT_ONCE).await?;
     tree.close().await?;
     let report = &context.report;
-    let kinds =
-        [("a small write", [alone.0, beside.0, listed.0]), ("one job shown", [alone.1, beside.1, listed.1])];
-    let beside =
-        ["alone".to_owned(), format!("beside lists of {rows}"), format!("beside listings of {rows}")];
+    let kinds = [
+        ("a small write", [alone.0, beside.0, listed.0, crowded.0]),
+        ("one job shown", [alone.1, beside.1, listed.1, crowded.1]),
+    ];
+    let beside = [
+        "alone".to_owned(),
+        format!("beside lists of {rows}"),
+        format!("beside listings of {rows}"),
+        format!("beside {AT_ONCE} listings of {rows} at once"),
+    ];
     let mut wrong = Vec::new();
     for (what, mut times) in kinds {
         for (name, percent) in [("median", 50), ("p99", 99), ("longest", 100)] {
@@ -99,35 +111,41 @@ pub(super) async fn measure(
                 report.print(&report.row(format!("{what}, {name}, {beside}"), times.ms(percent), "ms"))?;
             }
         }
-        wrong.extend(stalled(what, times.each_mut().map(|times| times.ms(99))));
+        let [alone, beside, listed, _] = times.each_mut().map(|times| times.ms(99));
+        wrong.extend(stalled(what, [alone, beside, listed]));
     }
-    for (name, percent) in [("median", 50), ("longest", 100)] {
-        report.print(&report.row(
-            format!("a listing of {rows}, {name}"),
-            listing.clone().ms(percent),
-            "ms",
-        ))?;
+    let listings =
+        [(format!("a listing of {rows}"), listing), (format!("{AT_ONCE} listings of {rows} at once"), crowd)];
+    for (what, mut times) in listings {
+        for (name, percent) in [("median", 50), ("longest", 100)] {
+            report.print(&report.row(format!("{what}, {name}"), times.ms(percent), "ms"))?;
+        }
     }
     Ok(wrong)
 }
 
-/// The same while another session lists the whole queue again and again; and how long each of those listings took.
+/// The same while so many other sessions list the whole queue again and again, each time all at the same moment; and how long
+/// it took until all had their list.
 async fn beside_listings(
     trees: &Trees,
     session: &Session,
     address: &str,
     span: Duration,
     rows: u64,
+    listers: usize,
 ) -> Result<((Times, Times), Times)> {
-    let lister = trees.open(ZOOKEEPER, "many").await?;
+    let listers = try_join_all((0..listers).map(|_| trees.open(ZOOKEEPER, "many"))).await?;
     let queue = map::queue(JobState::Pending);
-    let listing = times(span, async || {
+    let list = async |lister: &Opened| {
         let (names, _) = look(&lister.session, || lister.session.children(queue.as_str())).await?;
         ensure!(names.len() as u64 == rows, "{} of {rows} names were listed", names.len());
         Ok(())
-    });
+    };
+    let listing = times(span, async || try_join_all(listers.iter().map(&list)).await.map(drop));
     let found = tokio::try_join!(both(session, address, span), listing)?;
-    lister.close().await?;
+    for lister in listers {
+        lister.close().await?;
+    }
     Ok(found)
 }
 

@@ -101,12 +101,14 @@ impl Queue {
             deleted_jobs: reported.deleted,
             other,
         };
-        let before = last.clone().unwrap_or_default();
+        let (is_update, before) = (last.is_some(), last.unwrap_or_default());
         let newly_successful = newly(&report.successful_jobs, &before.successful_jobs);
         let newly_deleted = newly(&report.deleted_jobs, &before.deleted_jobs);
+        // It may be as large as the new one.
+        drop(before);
         let Outgoing { composed, sent, .. } = self.post(lease, number).await?;
         report.last_modified = Some(composed);
-        Ok(ReportDraft { bid, report, sent, is_update: last.is_some(), newly_successful, newly_deleted })
+        Ok(ReportDraft { bid, report, sent, is_update, newly_successful, newly_deleted })
     }
 
     /// Notes that a report was sent.

@@ -119,17 +119,38 @@ const PASSING: [u32; 2] = [10, 13];
 #[allow(clippy::needless_pass_by_value, reason = "it is the end of the error")]
 fn failure(place: &str, error: sqlx::Error) -> Failure {
     let why = format!("the inventory {place}: {error}");
-    if code(&error).is_some_and(|code| IN_THE_WAY.contains(&code)) {
+    // Or those of this process who wait for the one connection that writes.
+    let waits = matches!(error, sqlx::Error::PoolTimedOut);
+    if waits || code(&error).is_some_and(|code| IN_THE_WAY.contains(&code)) {
         return Failure::Again(why);
     }
     let passes = match &error {
         sqlx::Error::Database(_) => code(&error).is_some_and(|code| PASSING.contains(&code)),
         sqlx::Error::Io(_)
         | sqlx::Error::WorkerCrashed
-        | sqlx::Error::PoolTimedOut
         | sqlx::Error::PoolClosed
         | sqlx::Error::BeginFailed => true,
         _ => false,
     };
     if passes { Failure::Later(why) } else { Failure::Fail(why) }
+}
+
+#[cfg(test)]
+mod tests {
+    use sqlx::ConnectOptions as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_job_is_taken_again_while_another_process_has_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = SqliteConnectOptions::new().filename(dir.path().join("inventory.sqlite"));
+        let options = options.create_if_missing(true).busy_timeout(Duration::ZERO);
+        let (mut first, mut second) = (options.connect().await.unwrap(), options.connect().await.unwrap());
+        sqlx::query("BEGIN IMMEDIATE").execute(&mut first).await.unwrap();
+        let refused = sqlx::query("BEGIN IMMEDIATE").execute(&mut second).await.unwrap_err();
+        assert!(matches!(failure("here", refused), Failure::Again(_)));
+        assert!(matches!(failure("here", sqlx::Error::PoolTimedOut), Failure::Again(_)));
+        assert!(matches!(failure("here", sqlx::Error::PoolClosed), Failure::Later(_)));
+    }
 }

@@ -142,10 +142,10 @@ fn the_table_has_a_row_for_each_object_and_no_formula() {
     let rows: Vec<_> = table.lines().collect();
     assert_eq!(rows.len(), 3);
     assert_eq!(
-        rows[1],
+        rows[2],
         "bid0000000007,jid0000000001,herbarium/ada,1.zip,container,herbarium_content,,sheet:1,\"Lindqvist, A.\",'=1+1,,completed,"
     );
-    assert!(rows[2].ends_with(",failed,\"no, \"\"really\"\"\""), "{}", rows[2]);
+    assert!(rows[1].ends_with(",failed,\"no, \"\"really\"\"\""), "{}", rows[1]);
 }
 
 #[test]
@@ -181,6 +181,24 @@ fn an_update_tells_what_has_changed_and_what_is_not_resolved() {
 fn a_mail_names_some_of_very_many_and_the_table_all() {
     let failed = (0..1_000).map(|number| job(number, "away")).collect();
     let message = write(&draft(vec![], failed));
-    assert!(message.text.contains("- and 800 more; the attachment has all of them"), "{}", message.text);
+    assert!(message.text.contains("- and 800 more; the attachment goes on"), "{}", message.text);
     assert_eq!(table_of(&message).lines().count(), 1_001);
+}
+
+#[test]
+fn an_attachment_that_no_server_would_take_is_cut_and_the_mail_says_where_the_rest_is() {
+    let draft =
+        draft((0..90_000).map(|n| job(n, "stored and recorded")).collect(), vec![job(95_000, "not there")]);
+    let message = write(&draft);
+    let data = &message.attachments[0].data;
+    assert!((LARGEST - 4096..LARGEST + 4096).contains(&data.len()), "{}", data.len());
+    let text = String::from_utf8(data.clone()).unwrap();
+    // What failed is never what is left out.
+    assert!(text.lines().nth(1).unwrap().contains("jid0000095000"));
+    let rows = text.lines().count() - 1;
+    let told = format!(
+        "Attached: the first {rows} of 90001 objects; `ingestd batch report bid0000000007` has all of them"
+    );
+    assert!(message.text.contains(&told), "{}", message.text);
+    assert!(message.text.contains("90000 completed, 1 failed"));
 }

@@ -79,6 +79,8 @@ async fn attempt(
         }
         queue.report_sent(lease, &mut draft).await?;
     }
+    // Nobody needs it while the report is written to the tree.
+    drop(message);
     let state = queue.finish_report(lease, &draft).await?;
     Ok(if nobody { Told::Nobody(state) } else { Told::Sent(state) })
 }

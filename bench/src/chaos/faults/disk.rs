@@ -1,5 +1,6 @@
 //! The working disk is full: something takes all that working files may take (`work.quota`).
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -17,12 +18,15 @@ const NOTICED_WITHIN: Duration = Duration::from_secs(20);
 struct Ballast(PathBuf);
 
 impl Ballast {
-    fn load(disk: &std::path::Path) -> Result<Self> {
-        let path = disk.join(".ballast");
-        let ballast = Self(path);
-        let file = std::fs::File::create(&ballast.0).with_context(|| ballast.0.display().to_string())?;
+    /// Nothing, if its node is just being replaced: then its disk is not there yet.
+    fn load(disk: &std::path::Path) -> Result<Option<Self>> {
+        let ballast = Self(disk.join(".ballast"));
+        let file = match std::fs::File::create(&ballast.0) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            file => file.with_context(|| ballast.0.display().to_string())?,
+        };
         fallocate(&file, FallocateFlags::empty(), 0, QUOTA).context("no room for the ballast")?;
-        Ok(ballast)
+        Ok(Some(ballast))
     }
 }
 
@@ -35,6 +39,9 @@ impl Drop for Ballast {
 pub(super) async fn full(world: &World, planned: &Planned) -> Result<Outcome> {
     let disks = world.disks();
     let ballast = disks.iter().map(|disk| Ballast::load(disk)).collect::<Result<Vec<_>>>()?;
+    if ballast.iter().all(Option::is_none) {
+        return Ok(Outcome::Missed("there was no disk to fill".into()));
+    }
     let marks: Vec<usize> = world.members.iter().map(|member| member.tail.mark()).collect();
     let until = Instant::now() + NOTICED_WITHIN;
     let waiting = loop {

@@ -238,7 +238,9 @@ mod tests {
     use super::*;
 
     fn row(fate: Fate) -> Row {
-        Row { fate, ..deposit(1, 1).rows[0].clone() }
+        let mut row = deposit(1, 1).rows.remove(0);
+        row.fate = fate;
+        row
     }
 
     fn life(states: &[JobState]) -> History {

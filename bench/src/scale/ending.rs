@@ -1,0 +1,88 @@
+//! The end of the batch: a node works until no job is left, and the batch is reported. For its report the node reads all jobs once more,
+//! and what it says of them goes into the tree: what does that take of memory, and of time? That is told and not judged: a report is
+//! composed whole, in memory.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use ingest_harness::let_pass;
+use ingest_queue::date::Clock;
+use ingest_queue::ids::Bid;
+use ingest_queue::map::{self, BatchNode};
+use ingest_queue::queue::{Queue, Settings};
+use ingest_queue::states::{BatchList, BatchState};
+use ingest_store::recipes::look;
+
+use super::working::completed;
+use super::{MOST_MEMORY, Scale, WORKING};
+use crate::node::daemon::Home;
+use crate::trees::Opened;
+
+const LOOK: Duration = Duration::from_millis(100);
+/// How long nothing may be seen to happen: all jobs are read for the report, and it is written.
+const PATIENCE: Duration = Duration::from_mins(15);
+
+impl Scale {
+    /// Lets a node work until the batch has ended. Until then it is judged as ever.
+    pub(super) async fn end(&self, home: Home, bid: Bid) -> Result<Option<String>> {
+        let tree = self.open("many").await?;
+        let before = completed(&tree.session).await?;
+        let daemon = home.start(&self.program, WORKING).await?;
+        let began = Instant::now();
+        let (mut last, mut at) = (before, began);
+        while last < self.rows {
+            ensure!(at.elapsed() < PATIENCE, "no more than {last} of {} jobs are completed", self.rows);
+            let_pass(LOOK).await;
+            let now = completed(&tree.session).await?;
+            if now > last {
+                (last, at) = (now, Instant::now());
+            }
+        }
+        let (worked, at_work) = (began.elapsed(), daemon.memory()?.most);
+        let began = Instant::now();
+        self.reported(&tree, bid).await?;
+        let (took, most) = (began.elapsed(), daemon.memory()?.most);
+        drop(daemon.drain().await?);
+        tree.close().await?;
+        let (rows, report) = (self.rows, &self.context.report);
+        // Far below the 2^52 that a float counts exactly.
+        #[allow(clippy::cast_precision_loss)]
+        let per_s = (rows - before) as f64 / worked.as_secs_f64();
+        if before < rows {
+            report.print(&report.row(format!("jobs completed, {rows} to the last"), per_s, "per_s"))?;
+        }
+        self.mb(&format!("node, most memory, {rows} jobs to the last"), at_work)?;
+        let case = format!("from the last of {rows} jobs to the end of their batch");
+        report.print(&report.row(case, took.as_secs_f64() * 1e3, "ms"))?;
+        self.mb(&format!("node, most memory, a batch of {rows} jobs reported"), most)?;
+        let much = || {
+            format!("the node had {at_work} bytes when it had done {rows} jobs, and may have {MOST_MEMORY}")
+        };
+        Ok((at_work >= MOST_MEMORY).then(much))
+    }
+
+    /// Waits until the batch is completed and its report is written.
+    async fn reported(&self, tree: &Opened, bid: Bid) -> Result<()> {
+        let queue = Queue::open(&tree.session, Settings::new("bench"), Clock::system()).await?;
+        let (began, rows) = (Instant::now(), self.rows);
+        let batch = loop {
+            let batch = queue.batch(bid).await?;
+            match batch.state() {
+                BatchState::Completed => break batch,
+                BatchState::Failed => bail!("the batch has failed: {:?}", batch.status),
+                _ => ensure!(began.elapsed() < PATIENCE, "the batch does not end: {:?}", batch.status),
+            }
+            let_pass(LOOK).await;
+        };
+        let message = &batch.status.message;
+        ensure!(message.starts_with(&format!("{rows} completed, 0 failed")), "the batch says: {message}");
+        let list = map::batch_list(bid, BatchList::Completed);
+        let there = look(&tree.session, || tree.session.exists(list.as_str())).await?;
+        let there = u64::try_from(there.context("the batch has no list")?.num_children)?;
+        ensure!(there == rows, "{there} of {rows} jobs are in the list of the completed ones");
+        let report = BatchNode::StatusReport.of(bid);
+        let written = look(&tree.session, || tree.session.exists(report.as_str())).await?;
+        ensure!(written.is_some(), "the batch has no report");
+        Ok(())
+    }
+}
