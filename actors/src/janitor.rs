@@ -8,6 +8,7 @@
 //! **When things break.** A routine that fails is logged and made again the next time; none keeps another from its
 //! turn.
 
+mod manifests;
 mod routines;
 pub mod upkeep;
 
@@ -15,9 +16,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ingest_queue::ids::{Bid, Jid};
-use ingest_steps::step::clean;
+use ingest_steps::step::clean::{self, Removed};
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
+use self::manifests::Manifests;
 pub use self::routines::Swept;
 use self::upkeep::{Ran, Routine};
 use crate::crash::handled;
@@ -29,6 +31,8 @@ use crate::house::{House, Life, Task, tell};
 pub(crate) enum Message {
     /// A job has ended for good. A node that drains waits for this.
     Ended { bid: Bid, jid: Jid, chore: Chore },
+    /// The manifest of a batch was needed a while ago.
+    Look(Bid),
     /// Jobs may have ended for good while nobody told: those that have files here are looked at.
     Missed,
     /// It is time for a round.
@@ -55,6 +59,7 @@ pub(crate) struct State {
     timer: Option<Task>,
     /// One for each routine.
     timers: BTreeMap<Routine, Task>,
+    manifests: Manifests,
 }
 
 impl Actor for Janitor {
@@ -68,7 +73,7 @@ impl Actor for Janitor {
         (house, life): Self::Arguments,
     ) -> Result<State, ActorProcessingErr> {
         *house.directory.janitor.write() = Some(myself);
-        Ok(State { house, life, timer: None, timers: BTreeMap::new() })
+        Ok(State { house, life, timer: None, timers: BTreeMap::new(), manifests: Manifests::default() })
     }
 
     async fn post_start(&self, myself: ActorRef<Message>, _: &mut State) -> Result<(), ActorProcessingErr> {
@@ -87,14 +92,18 @@ impl Actor for Janitor {
     ) -> Result<(), ActorProcessingErr> {
         handled(async {
             match message {
-                Message::Ended { bid, jid, chore } => {
-                    state.ended(bid, jid).await;
-                    drop(chore);
+                Message::Ended { bid, jid, chore } => state.ended(&myself, bid, jid, chore).await,
+                Message::Look(bid) => {
+                    if let Some(chore) = state.manifests.over(bid) {
+                        state.manifest(&myself, bid).await;
+                        drop(chore);
+                    }
                 }
                 Message::Missed => {
-                    let directories = state.leftovers().await;
-                    if directories > 0 {
-                        tracing::info!(directories, "cleaned up");
+                    let Removed { attempts, manifests, .. } = state.leftovers().await;
+                    let directories = attempts.len();
+                    if directories > 0 || manifests > 0 {
+                        tracing::info!(directories, manifests, "cleaned up");
                     }
                 }
                 Message::Round => {
@@ -168,7 +177,7 @@ impl State {
         self.timers.insert(routine, later);
     }
 
-    async fn ended(&self, bid: Bid, jid: Jid) {
+    async fn ended(&mut self, myself: &ActorRef<Message>, bid: Bid, jid: Jid, chore: Chore) {
         let services = self.life.services();
         if services.work.job(bid, jid).exists() {
             match clean::job(&services, bid, jid).await {
@@ -185,11 +194,28 @@ impl State {
         if !dir.exists() || tokio::fs::remove_dir(&dir).await.is_ok() {
             return;
         }
+        if let Some(chore) = self.manifests.ended(bid, chore) {
+            self.manifest(myself, bid).await;
+            drop(chore);
+        }
+    }
+
+    /// Removes what is left of a batch's manifest, or looks again later if it is needed.
+    async fn manifest(&mut self, myself: &ActorRef<Message>, bid: Bid) {
+        let services = self.life.services();
         match clean::manifest(&self.life.queue, &services, bid).await {
-            Ok(0) => {}
-            Ok(files) => {
-                tracing::info!(batch = %bid, files, "what was left of its manifest is gone: another node has expanded it");
-                let _ = tokio::fs::remove_dir(dir).await;
+            Ok(Some(Removed { manifests: 0, .. })) => {}
+            Ok(Some(Removed { manifests, .. })) => {
+                tracing::info!(batch = %bid, manifests, "what was left of its manifest is gone: another node has expanded it");
+                let _ = tokio::fs::remove_dir(services.work.batch(bid)).await;
+            }
+            Ok(None) => {
+                let myself = myself.clone();
+                let timer = Task::spawn(async move {
+                    tokio::time::sleep(manifests::PAUSE).await;
+                    let _ = myself.cast(Message::Look(bid));
+                });
+                self.manifests.needed(bid, timer);
             }
             Err(failure) => tracing::warn!(batch = %bid, %failure, "its manifest is left for later"),
         }

@@ -4,7 +4,8 @@ use ingest_queue::batches::may_be_cleaned;
 use ingest_queue::error::Error;
 use ingest_queue::map;
 use ingest_steps::outcome::{Cancel, Progress};
-use ingest_steps::step::{assemble, clean};
+use ingest_steps::step::assemble;
+use ingest_steps::step::clean::{self, Removed};
 use ingest_store::recipes::look;
 
 use super::State;
@@ -20,6 +21,8 @@ pub struct Swept {
     pub locks: usize,
     /// Directories of attempts.
     pub directories: usize,
+    /// Files that expansions have left of their manifests.
+    pub manifests: usize,
     /// Completed jobs that left their queue.
     pub jobs: usize,
     pub batches: usize,
@@ -47,26 +50,27 @@ impl State {
             Ok(names) => swept.locks += names.len(),
             Err(error) => tracing::warn!(%error, "locks on objects could not be looked for"),
         }
-        swept.directories = self.leftovers().await;
+        let removed = self.leftovers().await;
+        (swept.directories, swept.manifests) = (removed.attempts.len(), removed.manifests);
         swept.access_items = self.access().await;
         if swept != Swept::default() {
-            let Swept { locks, directories, access_items, .. } = swept;
-            tracing::info!(locks, directories, access_items, "cleaned up");
+            let Swept { locks, directories, manifests, access_items, .. } = swept;
+            tracing::info!(locks, directories, manifests, access_items, "cleaned up");
         }
         swept
     }
 
-    /// What jobs have left on this node's disk that do not need it any more; answers how many directories went.
-    pub(super) async fn leftovers(&self) -> usize {
+    /// What jobs have left on this node's disk that do not need it any more.
+    pub(super) async fn leftovers(&self) -> Removed {
         if !self.house.work.is_real() {
-            return 0;
+            return Removed::default();
         }
         let (services, progress, cancel) = (self.life.services(), Progress::default(), Cancel::new());
         match clean::leftovers(&self.life.queue, &services, &progress, &cancel).await {
-            Ok(removed) => removed.attempts.len(),
+            Ok(removed) => removed,
             Err(failure) => {
                 tracing::warn!(%failure, "the working directory could not be cleaned up");
-                0
+                Removed::default()
             }
         }
     }

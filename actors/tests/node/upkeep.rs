@@ -7,9 +7,13 @@ use std::time::Duration;
 
 use ingest_actors::node::upkeep::{Known, Run};
 use ingest_actors::node::{Node, Ran, Routine};
-use ingest_actors::settings::Upkeep;
+use ingest_actors::settings::{Settings, Upkeep};
 use ingest_harness::eventually;
+use ingest_queue::ids::Jid;
+use ingest_queue::map;
 use ingest_queue::queue::Queue;
+use ingest_queue::states::{BatchList, BatchState};
+use ingest_store::Mode;
 use ingest_store::faults::Fault;
 
 use crate::kit::{self, On, Place};
@@ -248,5 +252,54 @@ async fn what_is_left_of_a_manifest_goes_with_the_jobs_of_its_batch() {
     kit::reported(&queue, bid).await;
     eventually("an empty disk", kit::PATIENCE, || async { (!dir.exists()).then_some(()) }).await;
     kit::clean(&queue).await;
+    kit::drained(node).await;
+}
+
+/// Its batch is held, so that what is there of its manifest is needed; its jobs end all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_manifest_that_is_needed_costs_less_than_a_look_for_each_job_that_ends() {
+    const ENDS: u32 = 300;
+    let (place, faulty) = Place::with_faults();
+    let files = ingest_harness::FileServer::start().await;
+    let queue = place.queue().await;
+    queue.hold_collection("tests", "operator", "a recount").await.unwrap();
+    let bid = kit::submit(&queue, kit::submission(&files.put("/a.txt", "a"), Some("file"))).await;
+    let dir = place.work("node-1").join(bid.to_string());
+    let part = dir.join(".manifest.ingest-part");
+    let change = |node: &mut Settings, steps: &mut ingest_steps::settings::Settings| {
+        seldom(&mut node.upkeep);
+        steps.work.keep_leftovers = Duration::ZERO;
+    };
+    let node = place.node_with("node-1", None, change).await;
+    kit::batch_is(&queue, bid, |state| state == BatchState::Held).await;
+    // The first round is over, and so is the first run of the last routine.
+    until_runs(&queue, "/cleanup/shards", 1).await;
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(&part, "begun").unwrap();
+    // The janitor removes the directory of a job that has ended: then it has come to the end of what it was told.
+    let end = async |number: u32| {
+        let job = dir.join(Jid::new(number).to_string());
+        std::fs::create_dir_all(job.join("000001")).unwrap();
+        let list = map::batch_list(bid, BatchList::Completed);
+        for number in number + 1 - ENDS..=number {
+            let at = format!("{list}/{}", Jid::new(number));
+            queue.session().create_with_parents(at, "", Mode::Persistent).await.unwrap();
+        }
+        eventually("an end that was heard", kit::PATIENCE, || async { (!job.exists()).then_some(()) }).await;
+    };
+    let before = faulty.calls();
+    end(10_000).await;
+    assert!(faulty.calls() - before < 100, "{} calls", faulty.calls() - before);
+    assert!(part.exists());
+    // It is deleted, and then some more end: whether or not it was just asked about, it goes.
+    queue.delete_batch(bid, "operator", "no longer wanted", false, |_| {}).await.unwrap();
+    end(20_000).await;
+    eventually("an empty disk", kit::PATIENCE, || async { (!dir.exists()).then_some(()) }).await;
+    // A round finds it as well, and says so.
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(&part, "begun").unwrap();
+    let swept = node.clean_up().await.unwrap();
+    assert_eq!((swept.manifests, swept.directories), (1, 0));
+    assert!(!dir.exists());
     kit::drained(node).await;
 }

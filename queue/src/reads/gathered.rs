@@ -5,16 +5,20 @@
 //! them is answered.
 //!
 //! **When things break.** A lost answer is asked for again, as long as the session lives; what ends that is told to all.
-//! An error that is about what one of them asked for is only that one's: each is asked for alone, then.
+//! An error that is about what one of them asked for is only that one's: each is asked for alone, then. While the session is
+//! suspended nobody waits longer than one deadline, however many wait before him. If whoever sends dies, those whom he
+//! sent for are told so, and another takes his place.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use ingest_store::error::Next;
-use ingest_store::{Error, Kind, Result, Session, Stat};
+use ingest_store::{Error, Kind, Result, Session, SessionState, Stat};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until};
 
 use super::get_many;
 
@@ -53,6 +57,7 @@ impl Gathered {
 
     /// Data and stat of several nodes, as they are at one moment that is not before this call.
     pub(crate) async fn get_many(&self, paths: Vec<String>) -> Found {
+        let by = Instant::now() + self.session.limits().deadline;
         let (answer, answered) = oneshot::channel();
         let sends = {
             let asked = &mut *self.asked.lock();
@@ -63,30 +68,28 @@ impl Gathered {
         };
         if sends {
             // Whoever has asked first may go away; the others wait for their answers.
-            tokio::spawn(self.clone().send());
+            tokio::spawn(Sender { reads: self.clone(), is_done: false }.run());
         }
         let lost = || Error::new(Kind::ConnectionLoss, "nobody reads any more");
-        answered.await.unwrap_or_else(|_| Err(lost()))
+        tokio::select! {
+            biased;
+            found = answered => found.unwrap_or_else(|_| Err(lost())),
+            () = self.suspended(by) => Err(self.not_connected()),
+        }
     }
 
-    /// Sends what waits, until nothing does.
-    async fn send(self) {
-        loop {
-            for _ in 0..TURNS {
-                tokio::task::yield_now().await;
-            }
-            let mut group: Vec<One> = {
-                let asked = &mut *self.asked.lock();
-                let count = asked.waiting.len().min(TOGETHER);
-                if count == 0 {
-                    asked.under_way -= 1;
-                    return;
-                }
-                asked.waiting.drain(..count).collect()
-            };
-            group.retain(|one| !one.answer.is_closed());
-            self.answer(group).await;
+    /// Waits until it is so late, and the session is suspended. What ends the session is told with the answer.
+    async fn suspended(&self, by: Instant) {
+        sleep_until(by).await;
+        let mut states = self.session.states();
+        if states.wait_for(|now| now.state == SessionState::Suspended).await.is_err() {
+            std::future::pending::<()>().await;
         }
+    }
+
+    fn not_connected(&self) -> Error {
+        let waited = humantime::format_duration(self.session.limits().deadline);
+        Error::new(Kind::Suspended, format!("waited {waited} for the connection"))
     }
 
     async fn answer(&self, group: Vec<One>) {
@@ -112,6 +115,54 @@ impl Gathered {
     }
 }
 
+/// One of those who send, and its place among them.
+#[derive(Debug)]
+struct Sender {
+    reads: Gathered,
+    /// It has left its place already.
+    is_done: bool,
+}
+
+impl Sender {
+    /// Sends what waits, until nothing does.
+    async fn run(mut self) {
+        loop {
+            for _ in 0..TURNS {
+                tokio::task::yield_now().await;
+            }
+            let mut group: Vec<One> = {
+                let asked = &mut *self.reads.asked.lock();
+                let count = asked.waiting.len().min(TOGETHER);
+                if count == 0 {
+                    // Under the same lock: whoever asks next finds the place free.
+                    asked.under_way -= 1;
+                    self.is_done = true;
+                    return;
+                }
+                asked.waiting.drain(..count).collect()
+            };
+            group.retain(|one| !one.answer.is_closed());
+            self.reads.answer(group).await;
+        }
+    }
+}
+
+impl Drop for Sender {
+    /// It has panicked, or its runtime ends: its place is free. If it was the last, those who wait are told, because
+    /// nobody would come to them; it cannot call another, who might die of the same.
+    fn drop(&mut self) {
+        if self.is_done {
+            return;
+        }
+        let left = {
+            let asked = &mut *self.reads.asked.lock();
+            asked.under_way -= 1;
+            if asked.under_way == 0 { mem::take(&mut asked.waiting) } else { VecDeque::new() }
+        };
+        drop(left);
+    }
+}
+
 /// Whether it is about what was asked for, and not about the session.
 fn is_of_one(error: &Error) -> bool {
     matches!(error.next(), Next::GiveUp | Next::ReadAgain)
@@ -119,10 +170,17 @@ fn is_of_one(error: &Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use futures::future::join_all;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use futures::FutureExt as _;
+    use futures::future::{BoxFuture, join_all};
+    use ingest_store::engine::{Engine, EngineSession};
     use ingest_store::engines::embedded::{Embedded, EmbeddedConfig};
     use ingest_store::faults::{Fault, Faulty};
-    use ingest_store::{Limits, Mode, Store};
+    use ingest_store::node::{Reply, Request};
+    use ingest_store::{ExistsWatch, Limits, Mode, SessionStatus, Store, TreeWatch};
+    use tokio::sync::watch;
 
     use super::*;
 
@@ -138,11 +196,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let calls = Faulty::new(Embedded::open(&EmbeddedConfig::new(dir.path())).unwrap());
         let session = Store::new(Arc::new(calls.clone()), Limits::default()).session().await.unwrap();
+        fill(&session).await;
+        Place { reads: Gathered::new(&session), calls, session, _dir: dir }
+    }
+
+    async fn fill(session: &Session) {
         for number in 0..100 {
             let path = path(number);
             session.create(&path, path.clone(), Mode::Persistent).await.unwrap();
         }
-        Place { reads: Gathered::new(&session), calls, session, _dir: dir }
     }
 
     fn path(number: usize) -> String {
@@ -220,5 +282,147 @@ mod tests {
         for (number, found) in others.iter().enumerate() {
             is_own(number, found);
         }
+    }
+
+    /// An engine whose sessions are connected when a test says so, and that panics at so many calls.
+    #[derive(Debug, Clone)]
+    struct Trick {
+        tree: Embedded,
+        status: watch::Sender<SessionStatus>,
+        panics: Arc<AtomicUsize>,
+    }
+
+    impl Trick {
+        async fn place(limits: Limits) -> (Self, Gathered, tempfile::TempDir) {
+            let dir = tempfile::tempdir().unwrap();
+            let tree = Embedded::open(&EmbeddedConfig::new(dir.path())).unwrap();
+            let status = watch::Sender::new(SessionStatus { state: SessionState::Connected, connections: 1 });
+            let trick = Self { tree, status, panics: Arc::default() };
+            let session = Store::new(Arc::new(trick.clone()), limits).session().await.unwrap();
+            fill(&session).await;
+            (trick, Gathered::new(&session), dir)
+        }
+
+        fn becomes(&self, state: SessionState) {
+            self.status.send_modify(|status| status.state = state);
+        }
+    }
+
+    impl Engine for Trick {
+        fn open_session(&self) -> BoxFuture<'_, Result<Arc<dyn EngineSession>>> {
+            async move {
+                let session = self.tree.open_session().await?;
+                Ok(Arc::new(Tricked { session, trick: self.clone() }) as Arc<dyn EngineSession>)
+            }
+            .boxed()
+        }
+
+        fn name(&self) -> &'static str {
+            self.tree.name()
+        }
+    }
+
+    #[derive(Debug)]
+    struct Tricked {
+        session: Arc<dyn EngineSession>,
+        trick: Trick,
+    }
+
+    impl EngineSession for Tricked {
+        fn id(&self) -> i64 {
+            self.session.id()
+        }
+
+        fn timeout(&self) -> Duration {
+            self.session.timeout()
+        }
+
+        fn status(&self) -> watch::Receiver<SessionStatus> {
+            self.trick.status.subscribe()
+        }
+
+        fn send(&self, request: Request) -> BoxFuture<'static, Result<Reply>> {
+            let left = |left: usize| left.checked_sub(1);
+            let panics = self.trick.panics.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left);
+            assert!(panics.is_err(), "a planned panic");
+            self.session.send(request)
+        }
+
+        fn watch_exists(&self, path: String) -> BoxFuture<'static, Result<(Option<Stat>, ExistsWatch)>> {
+            self.session.watch_exists(path)
+        }
+
+        fn watch_tree(&self, path: String, backlog: usize) -> BoxFuture<'static, Result<TreeWatch>> {
+            self.session.watch_tree(path, backlog)
+        }
+
+        fn close(&self) -> BoxFuture<'static, Result<()>> {
+            self.session.close()
+        }
+    }
+
+    async fn in_time<T>(asked: impl Future<Output = T>) -> T {
+        tokio::time::timeout(Duration::from_secs(20), asked).await.expect("somebody waits for ever")
+    }
+
+    #[tokio::test]
+    async fn whoever_sends_and_panics_keeps_nobody_waiting() {
+        let (trick, reads, _dir) = Trick::place(Limits::default()).await;
+        trick.panics.store(IN_FLIGHT, Ordering::SeqCst);
+        // More than go with those who die.
+        for found in in_time(ask(&reads, 0..(IN_FLIGHT + 1) * TOGETHER)).await {
+            assert_eq!(found.unwrap_err().kind(), Kind::ConnectionLoss);
+        }
+        for (number, found) in in_time(ask(&reads, 0..100)).await.iter().enumerate() {
+            is_own(number, found);
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_sends_and_is_dropped_keeps_nobody_waiting() {
+        let (trick, reads, _dir) = Trick::place(Limits::default()).await;
+        // Before it has begun, and while it waits for an answer.
+        for polls in [0, TURNS + 1] {
+            trick.becomes(SessionState::Suspended);
+            reads.asked.lock().under_way = IN_FLIGHT;
+            let mut asked = Box::pin(ask(&reads, 0..2 * TOGETHER));
+            assert!(futures::poll!(&mut asked).is_pending());
+            for _ in 0..IN_FLIGHT {
+                let mut sender = Box::pin(Sender { reads: reads.clone(), is_done: false }.run());
+                for _ in 0..polls {
+                    assert!(futures::poll!(&mut sender).is_pending());
+                }
+            }
+            for found in in_time(asked).await {
+                assert_eq!(found.unwrap_err().kind(), Kind::ConnectionLoss);
+            }
+            trick.becomes(SessionState::Connected);
+            is_own(7, &in_time(ask(&reads, 7..8)).await[0]);
+        }
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_longer_than_one_deadline_for_a_connection() {
+        let deadline = Duration::from_secs(30);
+        let (trick, reads, _dir) = Trick::place(Limits { deadline, ..Limits::default() }).await;
+        trick.becomes(SessionState::Suspended);
+        tokio::time::pause();
+        let waits = |number: usize| {
+            let reads = reads.clone();
+            async move {
+                // One after the other, so that most ask while others wait already.
+                tokio::time::sleep(Duration::from_millis(500) * u32::try_from(number).unwrap()).await;
+                let began = Instant::now();
+                let found = reads.get_many(vec![path(number)]).await;
+                (found.unwrap_err().kind(), began.elapsed())
+            }
+        };
+        for (kind, waited) in join_all((0..100).map(waits)).await {
+            assert_eq!(kind, Kind::Suspended);
+            assert!(waited <= deadline + Duration::from_millis(100), "{waited:?}");
+        }
+        tokio::time::resume();
+        trick.becomes(SessionState::Connected);
+        is_own(7, &ask(&reads, 7..8).await[0]);
     }
 }

@@ -15,7 +15,9 @@
 //! Whoever waits for room is told of every byte that is freed ([`Services::freed`]).
 //!
 //! **When things break.** What cannot be removed is logged and left for the next time. What is gone already is no
-//! failure. A tree that does not answer ends the walk, and nothing is removed that it was not asked about.
+//! failure. A tree that does not answer ends the walk, and nothing is removed that it was not asked about. A node that
+//! cannot be read says nothing about its job or batch: what that has on the disk is logged and stays, for a person to
+//! look at, and the walk goes on with the others.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -41,6 +43,8 @@ use crate::work::WorkDir;
 pub struct Removed {
     /// Below the working directory, as `BID/JID/ATTEMPT`.
     pub attempts: Vec<String>,
+    /// Files that expansions have left of their manifests.
+    pub manifests: usize,
     /// Bytes that are free now. A file with another name in an attempt that stays counts nothing.
     pub bytes: u64,
 }
@@ -48,6 +52,7 @@ pub struct Removed {
 impl Removed {
     fn add(&mut self, other: Removed) {
         self.attempts.extend(other.attempts);
+        self.manifests += other.manifests;
         self.bytes += other.bytes;
     }
 }
@@ -98,7 +103,7 @@ pub async fn leftovers(
             // First the disk, then the tree: an attempt that begins later is not among these.
             let work = services.work.clone();
             let there = blocking("listing attempts", move || attempts(&work, bid, jid)).await?;
-            let Some(needed) = needed(queue, bid, jid).await? else { continue };
+            let Some(needed) = unless_corrupt(needed(queue, bid, jid).await)? else { continue };
             let (work, progress, cancel) = (services.work.clone(), progress.clone(), cancel.clone());
             let cleaned = blocking("cleaning up", move || {
                 let listed = |attempt: &Attempt| there.iter().any(|there| there.number == attempt.number);
@@ -115,7 +120,7 @@ pub async fn leftovers(
             });
             removed.add(told(services, cleaned.await)?);
         }
-        manifest(queue, services, bid).await?;
+        removed.add(manifest(queue, services, bid).await?.unwrap_or_default());
         // One that is not empty stays, and whoever is about to make a directory in it makes it again.
         let dir = services.work.batch(bid);
         blocking("cleaning up", move || {
@@ -127,47 +132,48 @@ pub async fn leftovers(
     Ok(removed)
 }
 
-/// Removes what an expansion that was stopped here has left of its manifest, if nobody expands that batch any more;
-/// answers how many files went. Of a batch that the tree does not have, it goes when it is older than `work.keep_leftovers`.
-pub async fn manifest(queue: &Queue, services: &Services, bid: Bid) -> Result<usize> {
+/// Removes what an expansion that was stopped here has left of its manifest, if nobody expands that batch any more. Of
+/// a batch that the tree does not have, it goes when it is older than `work.keep_leftovers`. `None`: somebody may need
+/// it yet. The tree is asked only if there is something on the disk.
+pub async fn manifest(queue: &Queue, services: &Services, bid: Bid) -> Result<Option<Removed>> {
     let traces = fetch::traces(&services.work.batch(bid).join(expand::MANIFEST));
     let there = blocking("looking for a manifest", move || {
         Ok(traces.into_iter().filter(|path| fs::symlink_metadata(path).is_ok()).collect::<Vec<_>>())
     });
     let there = there.await?;
     if there.is_empty() {
-        return Ok(0);
+        return Ok(Some(Removed::default()));
     }
-    let keep = match queue.batch(bid).await {
-        Ok(batch) => match batch.state() {
-            BatchState::Pending | BatchState::Held => return Ok(0),
-            // Another node may be at it, on the same disk.
-            BatchState::Processing if !queue.expansion(bid).await?.is_some_and(|begun| begun.done) => {
-                return Ok(0);
-            }
-            _ => Duration::ZERO,
-        },
-        Err(Error::NotFound(_)) => services.settings.work.keep_leftovers,
-        // What cannot be read says nothing; it is for a person to look at.
-        Err(Error::Corrupt { .. }) => return Ok(0),
-        Err(error) => return Err(error.into()),
+    let Some(keep) = unless_corrupt(goes_after(queue, services, bid).await)? else { return Ok(None) };
+    let removing = blocking("cleaning up", move || Ok(remove_files(&there, keep)));
+    told(services, removing.await).map(Some)
+}
+
+/// How old the manifest of a batch is when nobody needs it; `None`: somebody does.
+async fn goes_after(queue: &Queue, services: &Services, bid: Bid) -> Result<Option<Duration>, Error> {
+    let state = match queue.batch(bid).await {
+        Err(Error::NotFound(_)) => return Ok(Some(services.settings.work.keep_leftovers)),
+        batch => batch?.state(),
     };
-    let removing = blocking("cleaning up", move || {
-        let mut removed = Removed::default();
-        let mut files = 0;
-        for path in there {
-            let (bytes, newest) = measure(&path);
-            let age = newest.and_then(|newest| SystemTime::now().duration_since(newest).ok());
-            if age >= Some(keep) && fs::remove_file(&path).is_ok() {
-                files += 1;
-                removed.bytes += bytes;
-            }
+    Ok(match state {
+        BatchState::Pending | BatchState::Held => None,
+        // Another node may be at it, on the same disk.
+        BatchState::Processing => {
+            queue.expansion(bid).await?.filter(|begun| begun.done).map(|_| Duration::ZERO)
         }
-        Ok((removed, files))
-    });
-    let (removed, files) = removing.await?;
-    told(services, Ok(removed))?;
-    Ok(files)
+        _ => Some(Duration::ZERO),
+    })
+}
+
+/// What cannot be read says nothing, as if somebody needed it; it is for a person to look at.
+fn unless_corrupt<T>(answer: Result<Option<T>, Error>) -> Result<Option<T>> {
+    match answer {
+        Err(error @ Error::Corrupt { .. }) => {
+            tracing::warn!(%error, "it cannot be read, and what is on the disk for it stays");
+            Ok(None)
+        }
+        answer => Ok(answer?),
+    }
 }
 
 /// The attempts at a job that have to stay.
@@ -179,15 +185,13 @@ struct Needed {
 }
 
 /// `None`: somebody works on it, and all stays.
-async fn needed(queue: &Queue, bid: Bid, jid: Jid) -> Result<Option<Needed>> {
+async fn needed(queue: &Queue, bid: Bid, jid: Jid) -> Result<Option<Needed>, Error> {
     let none = |over| Some(Needed { attempts: Vec::new(), over });
     let job = match queue.job(jid).await {
         Err(Error::NotFound(_)) => return Ok(none(false)),
-        // What cannot be read says nothing; it is for a person to look at.
-        Err(Error::Corrupt { .. }) => return Ok(None),
         job => job?,
     };
-    if queue.session().exists(JobNode::Lock.of(jid)).await.map_err(Error::from)?.is_some() {
+    if queue.session().exists(JobNode::Lock.of(jid)).await?.is_some() {
         return Ok(None);
     }
     let over = matches!(job.state(), JobState::Completed | JobState::Deleted);
@@ -316,7 +320,94 @@ fn remove(
     Ok(removed)
 }
 
+/// Removes the files that have not changed for so long. Blocks.
+fn remove_files(paths: &[PathBuf], keep: Duration) -> Removed {
+    let mut removed = Removed::default();
+    for path in paths {
+        let (bytes, newest) = measure(path);
+        let age = newest.and_then(|newest| SystemTime::now().duration_since(newest).ok());
+        if age < Some(keep) {
+            continue;
+        }
+        match fs::remove_file(path) {
+            Ok(()) => {
+                removed.manifests += 1;
+                removed.bytes += bytes;
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => tracing::warn!(path = %path.display(), %error, "a file could not be removed"),
+        }
+    }
+    removed
+}
+
 /// Removes a directory in which nothing is; any other stays.
 fn remove_empty(dir: &Path) {
     let _ = fs::remove_dir(dir);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::{Debug, Write as _};
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+    use tracing::field::{Field, Visit};
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Event, Metadata, Subscriber};
+
+    use super::*;
+
+    /// Keeps what is logged, a line each.
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<String>>>);
+
+    struct Line(String);
+
+    impl Visit for Line {
+        fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+            let _ = write!(self.0, " {field}={value:?}");
+        }
+    }
+
+    impl Subscriber for Log {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            true
+        }
+
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+        fn event(&self, event: &Event<'_>) {
+            let mut line = Line(event.metadata().level().to_string());
+            event.record(&mut line);
+            self.0.lock().push(line.0);
+        }
+
+        fn enter(&self, _: &Id) {}
+
+        fn exit(&self, _: &Id) {}
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_removed_is_logged_and_the_others_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let [stuck, gone, file] = ["stuck", "gone", "file"].map(|name| dir.path().join(name));
+        // No directory can be removed as a file.
+        fs::create_dir(&stuck).unwrap();
+        fs::write(&file, "begun").unwrap();
+        let log = Log::default();
+        let paths = [stuck.clone(), gone, file.clone()];
+        let removed = tracing::subscriber::with_default(log.clone(), || remove_files(&paths, Duration::ZERO));
+        assert_eq!(removed, Removed { manifests: 1, bytes: 5, ..Removed::default() });
+        assert!(stuck.exists() && !file.exists());
+        let lines = log.0.lock();
+        let [line] = lines.as_slice() else { panic!("{lines:?}") };
+        assert!(line.starts_with("WARN") && line.contains(stuck.to_str().unwrap()), "{line}");
+    }
 }

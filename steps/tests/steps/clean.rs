@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ingest_queue::ids::{Bid, Jid};
 use ingest_queue::jobs::Write;
+use ingest_queue::map::{BatchNode, JobNode};
 use ingest_queue::nodes::{Submission, Work};
 use ingest_queue::states::JobState;
 use ingest_steps::outcome::{Cancel, Progress};
@@ -164,19 +165,65 @@ async fn what_a_stopped_expansion_has_left_goes_when_nobody_expands_its_batch() 
     // The tree does not have it: perhaps it is another's.
     let unknown = Bid::new(8_000);
     fill(unknown);
-    leftovers(&stage).await;
+    let removed = leftovers(&stage).await;
+    assert_eq!((removed.manifests, removed.bytes), (left.len(), 15));
     assert!(there(pending) && there(unknown));
     let rest: Vec<_> = fs::read_dir(stage.services.work.batch(expanded)).unwrap().collect();
     assert_eq!(rest.len(), 1, "{rest:?}");
     for bid in [pending, expanded, unknown] {
         fill(bid);
     }
-    let queue = &stage.queue;
-    assert_eq!(clean::manifest(queue, &stage.services, pending).await.unwrap(), 0);
-    assert_eq!(clean::manifest(queue, &stage.services, expanded).await.unwrap(), left.len());
-    assert_eq!(clean::manifest(queue, &stage.services, expanded).await.unwrap(), 0);
-    assert_eq!(clean::manifest(queue, &stage.services, unknown).await.unwrap(), 0, "it is young");
+    let manifest = async |bid| {
+        let removed = clean::manifest(&stage.queue, &stage.services, bid).await.unwrap();
+        removed.map(|removed| removed.manifests)
+    };
+    assert_eq!(manifest(pending).await, None, "it is needed");
+    assert_eq!(manifest(expanded).await, Some(left.len()));
+    assert_eq!(manifest(expanded).await, Some(0));
+    assert_eq!(manifest(unknown).await, Some(0), "it is young");
     stage.fsck().await;
+    tree.close().await;
+}
+
+/// The tree has three nodes that nobody can read: each keeps what is its own, and nothing else.
+#[tokio::test]
+async fn what_cannot_be_read_keeps_its_own_and_nothing_of_the_others() {
+    let tree = Tree::embedded();
+    let stage = stage(&tree, Duration::ZERO).await;
+    let mut spoilt = Vec::new();
+    for node in ["status", "expansion", "work"] {
+        let (bid, jid, now) = waiting(&stage).await;
+        fill(&stage, bid, jid, 1);
+        let manifest = stage.services.work.batch(bid).join("manifest");
+        fs::write(&manifest, "begun").unwrap();
+        let path = match node {
+            "status" => BatchNode::Status.of(bid),
+            "expansion" => BatchNode::Expansion.of(bid),
+            _ => {
+                let mut lease = stage.take(jid).await;
+                let work = Work { attempt: now, ..Work::default() };
+                stage.queue.write(&mut lease, &[Write::Work(work)]).await.unwrap();
+                stage.queue.give_back(&mut lease, None).await.unwrap();
+                JobNode::Work.of(jid)
+            }
+        };
+        stage.queue.session().set(path, "{", None).await.unwrap();
+        spoilt.push((node, bid, jid, manifest));
+    }
+    // Its directory comes after theirs.
+    let (bid, jid, _) = waiting(&stage).await;
+    assert!(spoilt.iter().all(|(_, before, ..)| *before < bid));
+    fill(&stage, bid, jid, 1);
+    fs::write(stage.services.work.batch(bid).join("manifest"), "begun").unwrap();
+    stage.bring(jid, JobState::Completed).await;
+    let removed = leftovers(&stage).await;
+    assert!(!stage.services.work.batch(bid).exists(), "{removed:?}");
+    for (node, bid, jid, manifest) in spoilt {
+        // An unreadable job keeps its attempts, an unreadable batch its manifest.
+        assert_eq!(attempts(&stage, bid, jid) == [1], node == "work", "{node}");
+        assert_eq!(manifest.exists(), node != "work", "{node}");
+    }
+    assert_eq!((removed.attempts.len(), removed.manifests), (3, 2));
     tree.close().await;
 }
 
