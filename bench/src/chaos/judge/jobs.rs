@@ -232,7 +232,7 @@ pub(crate) fn count_misdeeds(world: &World, jobs: &[Job]) {
 #[cfg(test)]
 mod tests {
     use ingest_queue::date::Date;
-    use ingest_queue::nodes::Entry;
+    use ingest_queue::nodes::{Entry, Other};
 
     use super::super::super::deposit::deposit;
     use super::*;
@@ -252,9 +252,9 @@ mod tests {
             attempt: 1,
             commit: format!("c{at}"),
             message: String::new(),
-            other: Default::default(),
+            other: Other::new(),
         };
-        History { entries: states.windows(2).enumerate().map(entry).collect(), ..History::default() }
+        History { entries: states.windows(2).enumerate().map(entry).collect() }
     }
 
     fn ended(state: JobState, list: BatchList) -> Job {

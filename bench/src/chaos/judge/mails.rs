@@ -151,7 +151,8 @@ mod tests {
     }
 
     fn mail(number: u32, completed: usize, failed: &[u32]) -> Mail {
-        let names: String = failed.iter().map(|number| format!("{}\n", Jid::new(*number))).collect();
+        let names: Vec<String> = failed.iter().map(|number| Jid::new(*number).to_string()).collect();
+        let names = names.join("\n");
         let bid = bid();
         let subject =
             format!("Ingest: OK --\r\n Batch {bid}: {completed} completed,\r\n {} failed", failed.len());
