@@ -40,6 +40,7 @@ pub(crate) struct Ledger {
     full: AtomicBool,
     made: Mutex<Vec<Made>>,
     spoilt: Mutex<BTreeSet<Jid>>,
+    robbed: Mutex<BTreeSet<Jid>>,
 }
 
 impl Ledger {
@@ -59,6 +60,16 @@ impl Ledger {
 
     pub(crate) fn is_spoilt(&self, jid: Jid) -> bool {
         self.spoilt.lock().contains(&jid)
+    }
+
+    /// A job is taken from its worker, who keeps its slot of a limit until it has noticed that and stopped.
+    pub(crate) fn rob(&self, jid: Jid) {
+        self.robbed.lock().insert(jid);
+    }
+
+    /// Whether a text is about a job that was taken from its worker.
+    pub(crate) fn tells_of_robbed(&self, text: &str) -> bool {
+        self.robbed.lock().iter().any(|jid| text.contains(&jid.to_string()))
     }
 
     /// Every source has from now on what it lacked.

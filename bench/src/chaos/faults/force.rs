@@ -31,6 +31,7 @@ pub(super) async fn rob(world: &World, planned: &Planned) -> Result<Outcome> {
         let marks: Vec<usize> = world.members.iter().map(|member| member.tail.mark()).collect();
         let body = json!({"priority": planned.variant / 4 % 90, "force": true, "reason": "chaos"});
         let path = format!("/api/v1/jobs/{jid}/priority");
+        world.ledger.rob(jid);
         let answer = people::settle(world, planned.node, Method::PUT, &path, Some(&body)).await?;
         last = format!("{jid}: {}, and nobody let it go", answer.status);
         tries += 1;
