@@ -67,6 +67,11 @@ async fn a_node_that_comes_back_in_time_takes_its_own_feeds_and_nobody_elses(on:
     settle_for(&place, &boxes, &first, Duration::from_millis(50));
     let other = worker(&place, &boxes, "other").await;
     even(&settled(&queue, 2, FEEDS).await);
+    // What is in the tree is seen there before whoever put it there has its answer, and it is counted.
+    eventually("half of the feeds to be taken", PATIENCE, || async {
+        (recorder.taken() >= taken + FEEDS / 2).then_some(())
+    })
+    .await;
     assert_eq!((divisions(&queue).await, recorder.taken()), (divided + 1, taken + FEEDS / 2));
     kit::clean(&queue).await;
     for node in [first, other] {
