@@ -347,7 +347,7 @@ impl State {
                 if lease.batch().state() == BatchState::Processing
                     && queue.expansion(lease.bid()).await?.is_some_and(|expansion| expansion.done)
                 {
-                    return self.end(lease).await;
+                    return self.end(lease, progress).await;
                 }
                 if lease.batch().state() == BatchState::Pending {
                     match tell::queued(queue, lease, &services).await {
@@ -380,7 +380,7 @@ impl State {
                 }
             }
             BatchState::Reporting | BatchState::UpdateReporting | BatchState::Failed => {
-                let told = tell::run(queue, lease, &services).await?;
+                let told = tell::run(queue, lease, &services, progress).await?;
                 tracing::info!(?told, state = lease.batch().state().name(), "reported");
                 Ok(Look::Again)
             }
@@ -389,12 +389,12 @@ impl State {
     }
 
     /// Ends a batch whose jobs have all ended, and reports.
-    async fn end(&mut self, lease: &mut BatchLease) -> Result<Look, Failure> {
+    async fn end(&mut self, lease: &mut BatchLease, progress: &Progress) -> Result<Look, Failure> {
         let life = self.setup.life.clone();
         match life.queue.end_batch(lease).await? {
             Ended::Yes => {
                 tracing::info!("all its jobs have ended");
-                let told = tell::run(&life.queue, lease, &life.services()).await?;
+                let told = tell::run(&life.queue, lease, &life.services(), progress).await?;
                 tracing::info!(?told, state = lease.batch().state().name(), "reported");
                 Ok(Look::Again)
             }

@@ -12,7 +12,9 @@ mod job;
 mod keys;
 mod marks;
 mod numbers;
+mod report;
 mod request;
+mod rows;
 mod status;
 
 use bytes::Bytes;
@@ -20,7 +22,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use access::{AccessStatus, AccessToken};
-pub use batch::{BatchStatus, Expansion, FrozenProfile, Outgoing, ReportedJob, StatusReport, Submission};
+pub use batch::{BatchStatus, Expansion, FrozenProfile, Outgoing, Submission};
 pub use feed::{AssignmentNode, FeedNode, WorkerNode};
 pub use job::{
     Configuration, Entry, History, Identifiers, Inventory, JobStatus, Metadata, Schedule, Store, Work,
@@ -28,7 +30,9 @@ pub use job::{
 pub use keys::{Keyed, Keys};
 pub use marks::{Hold, LocalId, NameLock, Owner, Quarantined};
 pub use numbers::Numbers;
+pub use report::{ReportCounts, ReportedJob, StatusReport, with_lists};
 pub use request::{Request, RequestResult};
+pub use rows::Rows;
 pub use status::Status;
 
 use crate::dialect::Dialect;

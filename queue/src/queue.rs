@@ -240,8 +240,19 @@ impl Queue {
 
     /// A value that may be larger than a node; `None` if there is none.
     pub(crate) async fn sharded(&self, path: String, limit: u64) -> Result<Option<Vec<u8>>> {
-        match shard::read(&self.session, &path, limit).await {
-            Ok(found) => Ok(found.map(|(data, _)| data)),
+        let found = shard::read(&self.session, &path, limit).await;
+        Self::announced(path, found.map(|found| found.map(|(data, _)| data)))
+    }
+
+    /// The same as it lies in the tree.
+    pub(crate) async fn packed(&self, path: String, limit: u64) -> Result<Option<shard::Packed>> {
+        let found = shard::read_packed(&self.session, &path, limit).await;
+        Self::announced(path, found.map(|found| found.map(|(packed, _)| packed)))
+    }
+
+    fn announced<T>(path: String, found: ingest_store::Result<Option<T>>) -> Result<Option<T>> {
+        match found {
+            Ok(found) => Ok(found),
             Err(error) if error.kind() == Kind::NoNode => Ok(None),
             Err(error) if error.kind() == Kind::Corrupt => Err(Error::corrupt(path, error)),
             Err(error) => Err(error.into()),

@@ -1,18 +1,22 @@
 //! Batches: lists, one of them, its report, and what people do to it.
 
+use std::io;
+
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures::stream;
 use ingest_actors::actions;
 use ingest_actors::actions::order::{DeleteBatch, OnBatch};
 use ingest_queue::batches::{ReportDraft, WHY};
 use ingest_queue::error::Error;
 use ingest_queue::ids::Bid;
 use ingest_queue::list::{self, BatchFilter, PageRequest};
-use ingest_queue::nodes::{self, StatusReport};
+use ingest_queue::nodes::{self, StatusReport, with_lists};
 use ingest_queue::queue::Queue;
-use ingest_steps::report::{self, About};
+use ingest_steps::report::{self, About, Table};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -23,7 +27,7 @@ use super::read::{self, Body, Params};
 use super::shown::{self, plain};
 use super::wire::{
     Batch, BatchActed, BatchDeleted, BatchPage, BatchStates, BidText, DateText, Doing, Problem, Report,
-    ReportForm, ReportLine, ReportedJob,
+    ReportForm, ReportHead, ReportLine, ReportedJob,
 };
 
 /// Which batches.
@@ -152,12 +156,12 @@ pub(crate) async fn show(
     let (bid, submission) = find(&queue, &caller, &name).await?;
     let line = list::batch(queue.session(), bid).await?.ok_or_else(|| Refusal::not_found(what(&name)))?;
     let held_jobs = list::held_jobs(queue.session(), bid).await?;
-    let report = queue.last_report(bid).await?.map(|report| ReportLine {
-        number: report.number,
-        sent: report.last_modified,
-        completed: report.successful_jobs.len(),
-        failed: report.failed_jobs.len(),
-        deleted: report.deleted_jobs.len(),
+    let report = queue.report_counts(bid).await?.map(|counts| ReportLine {
+        number: counts.number,
+        sent: counts.last_modified,
+        completed: counts.completed,
+        failed: counts.failed,
+        deleted: counts.deleted,
     });
     Ok(Json(Batch { line: shown::batch_line(line), held_jobs, submission: plain(&submission), report }))
 }
@@ -191,29 +195,24 @@ pub(crate) async fn report(
         return Err(Refusal::new(Kind::NOT_FOUND, format!("no report of {bid} was sent yet")));
     };
     if form == Form::Json {
-        return Ok(Json(as_json(bid, report)).into_response());
+        return as_json(bid, &report);
     }
     let profile = life.services().profile(&submission.profile_name).map_err(|failure| {
         Refusal::new(Kind::NOT_ACCEPTABLE, format!("{failure}: without it there is only the report as json"))
     })?;
-    let about = About { bid, submission: &submission, profile: &profile };
-    let draft = ReportDraft {
-        bid,
-        // All of it, and not what was new in it: what the one before it said is not kept.
-        is_update: false,
-        sent: report.last_modified,
-        newly_successful: report.successful_jobs.iter().map(|job| job.jid).collect(),
-        newly_deleted: report.deleted_jobs.iter().map(|job| job.jid).collect(),
-        report,
-    };
-    let message = report::report(&about, &draft, &life.services().sender).map_err(Refusal::defect)?;
-    Ok(match form {
-        Form::Csv => {
-            let data = message.attachments.into_iter().next().map(|table| table.data).unwrap_or_default();
-            ([(header::CONTENT_TYPE, "text/csv; charset=utf-8")], data).into_response()
-        }
-        _ => ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], message.text).into_response(),
-    })
+    if form == Form::Csv {
+        let about = About { bid, submission: &submission, profile: &profile };
+        return Ok(as_csv(Table::new(&about, &report)));
+    }
+    let sender = life.services().sender.clone();
+    // It can be long, and nobody else waits for it.
+    let composed = tokio::task::spawn_blocking(move || {
+        let about = About { bid, submission: &submission, profile: &profile };
+        let draft = ReportDraft::of_sent(bid, report).map_err(Refusal::defect)?;
+        report::report(&about, &draft, &sender).map_err(Refusal::defect)
+    });
+    let message = composed.await.map_err(Refusal::defect)??;
+    Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], message.text).into_response())
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -244,17 +243,35 @@ impl Form {
     }
 }
 
-fn as_json(bid: Bid, report: StatusReport) -> Report {
-    let jobs = |jobs: Vec<nodes::ReportedJob>| jobs.into_iter().map(reported).collect();
-    Report {
+/// Piece by piece, as [`Report`](super::wire::Report) has it: there may be a million jobs.
+fn as_json(bid: Bid, report: &StatusReport) -> Answer<Response> {
+    let head = ReportHead {
         bid,
         number: report.number,
         last_modified: report.last_modified,
         why: report.other.get(WHY).and_then(|why| why.as_str()).map(str::to_owned),
-        successful_jobs: jobs(report.successful_jobs),
-        failed_jobs: jobs(report.failed_jobs),
-        deleted_jobs: jobs(report.deleted_jobs),
-    }
+    };
+    let lists = [
+        ("successful_jobs", &report.successful_jobs),
+        ("failed_jobs", &report.failed_jobs),
+        ("deleted_jobs", &report.deleted_jobs),
+    ];
+    let head = serde_json::to_vec(&head).map_err(Refusal::defect)?;
+    let pieces = with_lists(&head, lists.map(|(name, rows)| (name, rows.pieces(reported))));
+    Ok(streamed("application/json", pieces))
+}
+
+fn as_csv(mut table: Table) -> Response {
+    let pieces = std::iter::from_fn(move || table.piece().transpose());
+    streamed("text/csv; charset=utf-8", pieces.map(|piece| Ok(piece?.0.into())))
+}
+
+/// An answer that breaks off if a piece cannot be made.
+fn streamed(
+    kind: &'static str,
+    pieces: impl Iterator<Item = io::Result<Bytes>> + Send + 'static,
+) -> Response {
+    ([(header::CONTENT_TYPE, kind)], axum::body::Body::from_stream(stream::iter(pieces))).into_response()
 }
 
 fn reported(job: nodes::ReportedJob) -> ReportedJob {

@@ -126,7 +126,9 @@ async fn of_batch(life: &Life, name: &str) -> Answer<Vec<String>> {
         }
     }
     if let Some(report) = queue.last_report(bid).await? {
-        arks.extend(report.successful_jobs.into_iter().filter_map(|job| job.primary_id));
+        for job in report.successful_jobs.iter() {
+            arks.extend(job.map_err(Refusal::defect)?.primary_id);
+        }
     }
     Ok(arks.into_iter().collect())
 }

@@ -4,15 +4,20 @@
 //! same message whenever and wherever it is composed again. Its Message-ID is the batch and the number:
 //! `bid0000000001-1@host`; that of the mail that a submission is queued has the number 0.
 
+mod table;
+
+use std::collections::HashSet;
 use std::fmt::Write as _;
+use std::io;
 use std::time::{Duration, SystemTime};
 
 use ingest_queue::batches::{ReportDraft, WHY};
 use ingest_queue::date::Date;
 use ingest_queue::ids::{Bid, Jid};
-use ingest_queue::nodes::{ReportedJob, Submission};
+use ingest_queue::nodes::{ReportCounts, ReportedJob, Rows, Submission};
 use quick_xml::escape::escape;
 
+pub use self::table::Table;
 use crate::mail::{Attached, Message};
 use crate::outcome::{Failure, Result};
 use crate::profile::Profile;
@@ -95,14 +100,12 @@ pub fn queued(about: &About<'_>, sender: &Sender, at: Date) -> Message {
 /// The report of a batch, or the update of one: what the draft says.
 pub fn report(about: &About<'_>, draft: &ReportDraft, sender: &Sender) -> Result<Message> {
     let report = &draft.report;
-    let Some(date) = report.last_modified else {
-        return Err(Failure::fail(format!("report {} has no date", draft.key())));
-    };
-    let (expired, removed): (Vec<_>, Vec<_>) =
-        report.deleted_jobs.iter().cloned().partition(|job| job.expired().is_some());
-    let (completed, failed, deleted) =
-        (report.successful_jobs.len(), report.failed_jobs.len(), removed.len());
-    let verdict = match (failed + expired.len(), completed) {
+    let wrong = |error: &dyn std::fmt::Display| Failure::fail(format!("report {}: {error}", draft.key()));
+    let Some(date) = report.last_modified else { return Err(wrong(&"it has no date")) };
+    let ReportCounts { completed, failed, deleted: all_deleted, .. } = report.counts();
+    let expired = draft.expired;
+    let deleted = all_deleted.saturating_sub(expired);
+    let verdict = match (failed + expired, completed) {
         (0, 0) => "FAILED",
         (0, _) => "OK",
         (_, 0) => "FAILED",
@@ -113,7 +116,7 @@ pub fn report(about: &About<'_>, draft: &ReportDraft, sender: &Sender) -> Result
         format!("Ingest: {verdict} -- {kind} {}: {completed} completed, {failed} failed", about.bid);
     let mut message = about.message(sender, report.number, date, subject);
     let mut counts = format!("{completed} completed, {failed} failed");
-    for (count, what) in [(expired.len(), "expired"), (deleted, "deleted")] {
+    for (count, what) in [(expired, "expired"), (deleted, "deleted")] {
         if count > 0 {
             // Writing to a string does not fail.
             let _ = write!(counts, ", {count} {what}");
@@ -121,36 +124,50 @@ pub fn report(about: &About<'_>, draft: &ReportDraft, sender: &Sender) -> Result
     }
     let mut facts = about.facts();
     facts.push(("Objects", counts));
-    let find = |jobs: &'_ [ReportedJob], jids: &[Jid]| -> Vec<ReportedJob> {
-        jobs.iter().filter(|job| jids.contains(&job.jid)).cloned().collect()
+    let part = |heading: &str, count: usize, rows: &Rows, is_of_it: &dyn Fn(&ReportedJob) -> bool| {
+        part(heading, count, rows, is_of_it).map_err(|error| wrong(&error))
     };
-    let mut parts = Vec::new();
-    if draft.is_update {
-        parts.push(part(
-            "Completed since the last report",
-            &find(&report.successful_jobs, &draft.newly_successful),
-        ));
-        parts.push(part("Deleted since the last report", &find(&report.deleted_jobs, &draft.newly_deleted)));
-        parts.push(part("Still not resolved", &report.failed_jobs));
+    let (successful, gone) = (&report.successful_jobs, &report.deleted_jobs);
+    let parts = if draft.is_update {
+        let among = |jids: &[Jid]| -> HashSet<Jid> { jids.iter().copied().collect() };
+        let (stored, removed) = (among(&draft.newly_successful), among(&draft.newly_deleted));
+        vec![
+            part("Completed since the last report", stored.len(), successful, &|job| {
+                stored.contains(&job.jid)
+            })?,
+            part("Deleted since the last report", removed.len(), gone, &|job| removed.contains(&job.jid))?,
+            part("Still not resolved", failed, &report.failed_jobs, &|_| true)?,
+        ]
     } else {
-        parts.push(why(draft));
-        parts.push(part("Failed", &report.failed_jobs));
-        parts.push(part("Expired before they were begun", &expired));
-        parts.push(part("Deleted before they were done", &removed));
-    }
-    let lead = match (draft.is_update, failed + expired.len()) {
+        vec![
+            why(draft),
+            part("Failed", failed, &report.failed_jobs, &|_| true)?,
+            part("Expired before they were begun", expired, gone, &|job| job.expired().is_some())?,
+            part("Deleted before they were done", deleted, gone, &|job| job.expired().is_none())?,
+        ]
+    };
+    let lead = match (draft.is_update, failed + expired) {
         (true, _) => "This is what has changed since the last report.",
         (false, 0) if completed > 0 => "Everything that you submitted is stored.",
         (false, 0) => "Nothing of your submission could be stored.",
         (false, _) => "Some of your submission could not be stored.",
     };
-    let Table { data, rows } = table(about, draft, LARGEST)?;
-    let all = completed + failed + report.deleted_jobs.len();
+    let (mut data, mut rows) = (Vec::new(), 0);
+    let mut table = Table::new(about, report);
+    while data.len() < LARGEST
+        && let Some((piece, count)) = table.piece().map_err(|error| wrong(&error))?
+    {
+        data.extend_from_slice(&piece);
+        rows += count;
+    }
+    let all = completed + failed + all_deleted;
     if rows < all {
         let bid = about.bid;
         facts.push((
             "Attached",
-            format!("the first {rows} of {all} objects; `ingestd batch report {bid}` has all of them"),
+            format!(
+                "the first {rows} of {all} objects; `ingestd batch report {bid} --format csv` has all of them"
+            ),
         ));
     }
     let body = Body { lead: lead.into(), facts, parts: parts.into_iter().flatten().collect() };
@@ -166,12 +183,21 @@ pub fn report(about: &About<'_>, draft: &ReportDraft, sender: &Sender) -> Result
 /// A heading and a line for each job; nothing if there is none.
 type Part = (String, Vec<String>);
 
-fn part(heading: &str, jobs: &[ReportedJob]) -> Option<Part> {
-    let mut lines: Vec<_> = jobs.iter().take(NAMED).map(line).collect();
-    if jobs.len() > NAMED {
-        lines.push(format!("and {} more; the attachment goes on", jobs.len() - NAMED));
+fn part(
+    heading: &str,
+    count: usize,
+    rows: &Rows,
+    is_of_it: &dyn Fn(&ReportedJob) -> bool,
+) -> io::Result<Option<Part>> {
+    if count == 0 {
+        return Ok(None);
     }
-    (!lines.is_empty()).then(|| (format!("{heading} ({})", jobs.len()), lines))
+    let jobs = rows.iter().filter(|job| !job.as_ref().is_ok_and(|job| !is_of_it(job)));
+    let mut lines = jobs.take(NAMED).map(|job| Ok(line(&job?))).collect::<io::Result<Vec<_>>>()?;
+    if count > NAMED {
+        lines.push(format!("and {} more; the attachment goes on", count - NAMED));
+    }
+    Ok(Some((format!("{heading} ({count})"), lines)))
 }
 
 /// Why there are no jobs at all, a line a reason.
@@ -194,80 +220,6 @@ fn line(job: &ReportedJob) -> String {
         let _ = write!(line, " - {}", job.message);
     }
     line.split(char::is_control).collect::<Vec<_>>().join(" ")
-}
-
-/// What is attached.
-struct Table {
-    data: Vec<u8>,
-    /// How many objects it has.
-    rows: usize,
-}
-
-/// A row an object, what failed or was deleted first, up to a size.
-fn table(about: &About<'_>, draft: &ReportDraft, most: usize) -> Result<Table> {
-    let wrong = |error: &dyn std::fmt::Display| Failure::fail(format!("report {}: {error}", draft.key()));
-    let mut writer = csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(Vec::new());
-    writer
-        .write_record([
-            "batch",
-            "job",
-            "submitter",
-            "file_name",
-            "type",
-            "profile",
-            "primary_id",
-            "local_id",
-            "creator",
-            "title",
-            "date",
-            "status",
-            "message",
-        ])
-        .map_err(|error| wrong(&error))?;
-    let report = &draft.report;
-    let mut rows = 0;
-    'full: for (status, jobs) in [
-        ("failed", &report.failed_jobs),
-        ("deleted", &report.deleted_jobs),
-        ("completed", &report.successful_jobs),
-    ] {
-        for job in jobs {
-            // What the writer holds back is little.
-            if writer.get_ref().len() >= most {
-                break 'full;
-            }
-            rows += 1;
-            let text = |value: &Option<String>| value.clone().unwrap_or_default();
-            let record = [
-                about.bid.to_string(),
-                job.jid.to_string(),
-                about.submission.submitter.clone(),
-                file_name(&job.payload_url),
-                job.payload_type.clone(),
-                about.profile.name.clone(),
-                text(&job.primary_id),
-                job.local_id.join("; "),
-                text(&job.erc_who),
-                text(&job.erc_what),
-                text(&job.erc_when),
-                if job.expired().is_some() { "expired" } else { status }.to_owned(),
-                job.message.clone(),
-            ];
-            writer.write_record(record.map(|cell| harmless(&cell))).map_err(|error| wrong(&error))?;
-        }
-    }
-    let data = writer.into_inner().map_err(|error| wrong(&error))?;
-    Ok(Table { data, rows })
-}
-
-/// A spreadsheet takes a cell that begins so for a formula, and runs it.
-fn harmless(cell: &str) -> String {
-    if cell.starts_with(['=', '+', '-', '@', '\t', '\r']) { format!("'{cell}") } else { cell.to_owned() }
-}
-
-fn file_name(url: &str) -> String {
-    let path = url.split(['?', '#']).next().unwrap_or_default();
-    path.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_owned()
 }
 
 /// A depositor's URL without what only the depositor should know.

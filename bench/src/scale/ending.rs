@@ -1,6 +1,6 @@
 //! The end of the batch: a node works until no job is left, and the batch is reported. For its report the node reads all jobs once more,
-//! and what it says of them goes into the tree: what does that take of memory, and of time? That is told and not judged: a report is
-//! composed whole, in memory.
+//! and what it says of them goes into the tree; then somebody asks for the whole report, as JSON and as a table. None of that may take more
+//! memory than a node may have.
 
 use std::time::{Duration, Instant};
 
@@ -42,6 +42,16 @@ impl Scale {
         let began = Instant::now();
         self.reported(&tree, bid).await?;
         let (took, most) = (began.elapsed(), daemon.memory()?.most);
+        let address = daemon.address()?;
+        // Each job has its jid once, and the table a heading.
+        let (json, as_json) = asked_for(&address, bid, "json", b"\"jid\":").await?;
+        let (lines, as_csv) = asked_for(&address, bid, "csv", b"\n").await?;
+        ensure!(
+            (json, lines) == (self.rows, self.rows + 1),
+            "of {} jobs the report as JSON has {json}, and as a table {lines} lines",
+            self.rows
+        );
+        let read = daemon.memory()?.most;
         drop(daemon.drain().await?);
         tree.close().await?;
         let (rows, report) = (self.rows, &self.context.report);
@@ -55,10 +65,15 @@ impl Scale {
         let case = format!("from the last of {rows} jobs to the end of their batch");
         report.print(&report.row(case, took.as_secs_f64() * 1e3, "ms"))?;
         self.mb(&format!("node, most memory, a batch of {rows} jobs reported"), most)?;
+        for (form, took) in [("JSON", as_json), ("a table", as_csv)] {
+            let case = format!("the report of {rows} jobs as {form}");
+            report.print(&report.row(case, took.as_secs_f64() * 1e3, "ms"))?;
+        }
+        self.mb(&format!("node, most memory, the report of {rows} jobs read"), read)?;
         let much = || {
-            format!("the node had {at_work} bytes when it had done {rows} jobs, and may have {MOST_MEMORY}")
+            format!("the node had {read} bytes when it had reported {rows} jobs, and may have {MOST_MEMORY}")
         };
-        Ok((at_work >= MOST_MEMORY).then(much))
+        Ok((read >= MOST_MEMORY).then(much))
     }
 
     /// Waits until the batch is completed and its report is written.
@@ -85,4 +100,19 @@ impl Scale {
         ensure!(written.is_some(), "the batch has no report");
         Ok(())
     }
+}
+
+/// Asks for the report, and counts what stands once for each job in it. It is not kept.
+async fn asked_for(address: &str, bid: Bid, form: &str, mark: &[u8]) -> Result<(u64, Duration)> {
+    let path = format!("{address}/api/v1/batches/{bid}/report?format={form}");
+    let began = Instant::now();
+    let mut answer = super::asking::client()?.get(path).send().await?.error_for_status()?;
+    let (mut count, mut seen) = (0, Vec::new());
+    while let Some(piece) = answer.chunk().await? {
+        seen.extend_from_slice(&piece);
+        count += seen.windows(mark.len()).filter(|window| *window == mark).count() as u64;
+        // A mark may begin in one piece and end in the next.
+        seen.drain(..seen.len().saturating_sub(mark.len() - 1));
+    }
+    Ok((count, began.elapsed()))
 }

@@ -5,11 +5,19 @@
 //! looks there before it sends. Sending is at least once, always as the same number, with the date at which it
 //! was put there.
 //!
+//! A report may name a million jobs. What is read for it is packed at once ([`Rows`]) and goes into the tree as a stream, so that it takes
+//! a tenth of its size in memory.
+//!
 //! A batch that could not be expanded has no jobs to report, and a reason to tell: it failed with report 1 in
 //! the outbox already, and is failed before and after that is sent.
 
+use std::collections::HashSet;
+use std::io;
+
+use futures::stream;
 use ingest_store::Kind;
 use ingest_store::recipes::{settle, shard};
+use tokio_util::io::StreamReader;
 
 use super::lease::BatchLease;
 use crate::date::Date;
@@ -17,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::ids::{Bid, Jid};
 use crate::journal::EXPIRED;
 use crate::map::{self, BatchNode};
-use crate::nodes::{Node, Other, Outgoing, ReportedJob, StatusReport};
+use crate::nodes::{Other, Outgoing, ReportCounts, Rows, StatusReport, Unreadable};
 use crate::plan::Lock;
 use crate::plan::batch;
 use crate::plan::report::{self, Told};
@@ -28,14 +36,20 @@ use crate::states::BatchState;
 pub const WHY: &str = "why";
 /// In a report: what is added to the batch's message when it is finished.
 pub const NOTE: &str = "note";
-/// A report is never larger than this.
-const LARGEST: u64 = 1 << 30;
+/// In a batch's status: [`ReportCounts`] of its last report.
+const REPORTED: &str = "reported";
+/// A report is never larger than this: it takes a tenth of it in memory.
+const LARGEST: u64 = 8 << 30;
+/// From here on a report is read on a thread of its own, so that nobody waits for it.
+const LONG: u64 = 1 << 20;
 
 /// A report that is not sent yet, and what it tells that the last one did not.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReportDraft {
     pub bid: Bid,
     pub report: StatusReport,
+    /// How many of the deleted jobs were not begun in time.
+    pub expired: usize,
     /// When this number was sent, if it was: it is not sent again.
     pub sent: Option<Date>,
     /// Whether a report was sent before this one.
@@ -47,6 +61,17 @@ pub struct ReportDraft {
 }
 
 impl ReportDraft {
+    /// A report that was sent, as it would be told again: all of it, and not what was new in it, which is not known any more.
+    pub fn of_sent(bid: Bid, report: StatusReport) -> io::Result<Self> {
+        let mut expired = 0;
+        for job in report.deleted_jobs.iter() {
+            expired += usize::from(job?.expired().is_some());
+        }
+        let (sent, is_update) = (report.last_modified, false);
+        let (newly_successful, newly_deleted) = (Vec::new(), Vec::new());
+        Ok(Self { bid, report, expired, sent, is_update, newly_successful, newly_deleted })
+    }
+
     /// The first report always tells something; a later one only if something has changed.
     pub fn is_news(&self) -> bool {
         !self.is_update || !self.newly_successful.is_empty() || !self.newly_deleted.is_empty()
@@ -55,12 +80,7 @@ impl ReportDraft {
     /// Where the batch goes when the report is sent.
     pub fn outcome(&self) -> BatchState {
         let StatusReport { failed_jobs, successful_jobs, deleted_jobs, .. } = &self.report;
-        report::outcome(successful_jobs.len(), failed_jobs.len(), deleted_jobs.len(), self.expired())
-    }
-
-    /// How many jobs were not begun in time.
-    pub fn expired(&self) -> usize {
-        expired(&self.report)
+        report::outcome(successful_jobs.len(), failed_jobs.len(), deleted_jobs.len(), self.expired)
     }
 
     /// The key that every sending of this report carries.
@@ -72,13 +92,53 @@ impl ReportDraft {
 impl Queue {
     /// The last report that was sent.
     pub async fn last_report(&self, bid: Bid) -> Result<Option<StatusReport>> {
+        self.take_from_last_report(bid, Ok).await
+    }
+
+    /// What is taken from the last report that was sent.
+    async fn take_from_last_report<T: Send + 'static>(
+        &self,
+        bid: Bid,
+        take: fn(StatusReport) -> io::Result<T>,
+    ) -> Result<Option<T>> {
         let path = BatchNode::StatusReport.of(bid);
-        let data = self.sharded(path.clone(), LARGEST).await?;
-        data.map(|data| StatusReport::read(&data).map_err(|why| Error::corrupt(path, why))).transpose()
+        let Some(packed) = self.packed(path.clone(), LARGEST).await? else { return Ok(None) };
+        let is_long = packed.size() > LONG;
+        let read = move || {
+            let unreadable = |error: io::Error| Unreadable(error.to_string());
+            take(StatusReport::read_from(packed.reader().map_err(unreadable)?)?).map_err(unreadable)
+        };
+        let taken = if is_long {
+            let read = tokio::task::spawn_blocking(read).await;
+            read.unwrap_or_else(|error| Err(Unreadable(format!("its reader has ended: {error}"))))
+        } else {
+            read()
+        };
+        taken.map(Some).map_err(|why| Error::corrupt(path, why))
+    }
+
+    /// How much the last report that was sent names.
+    pub async fn report_counts(&self, bid: Bid) -> Result<Option<ReportCounts>> {
+        let batch = self.batch(bid).await?;
+        let noted = batch.status.other.get(REPORTED).cloned();
+        if let Some(counts) = noted.and_then(|noted| serde_json::from_value(noted).ok()) {
+            return Ok(Some(counts));
+        }
+        // An older version did not note it.
+        Ok(self.last_report(bid).await?.map(|report| report.counts()))
     }
 
     /// Drafts the next report of a batch that is reporting, and notes in the outbox that it is on its way.
     pub async fn draft_report(&self, lease: &mut BatchLease) -> Result<ReportDraft> {
+        self.draft_report_telling(lease, &|_| {}).await
+    }
+
+    /// The same; `told` hears of every few jobs that were read for it.
+    pub async fn draft_report_telling(
+        &self,
+        lease: &mut BatchLease,
+        told: &(dyn Fn(usize) + Sync),
+    ) -> Result<ReportDraft> {
         let bid = lease.bid();
         let state = lease.batch.state();
         let owes =
@@ -86,13 +146,14 @@ impl Queue {
         if !state.is_reporting() && !owes {
             return Err(Error::forbidden(bid, format!("it is {state} and not reporting")));
         }
-        let last = self.last_report(bid).await?;
-        let number = report::number_after(last.as_ref().map(|last| last.number));
+        let before = self.take_from_last_report(bid, Before::of).await?;
+        let is_update = before.is_some();
+        let number = report::number_after(before.as_ref().map(|before| before.number));
         let mut other = Other::new();
         if owes {
             other.insert(WHY.into(), lease.batch.status.message.clone().into());
         }
-        let reported = self.reported(bid).await?;
+        let reported = self.reported(bid, told).await?;
         let mut report = StatusReport {
             number,
             last_modified: None,
@@ -101,14 +162,16 @@ impl Queue {
             deleted_jobs: reported.deleted,
             other,
         };
-        let (is_update, before) = (last.is_some(), last.unwrap_or_default());
-        let newly_successful = newly(&report.successful_jobs, &before.successful_jobs);
-        let newly_deleted = newly(&report.deleted_jobs, &before.deleted_jobs);
-        // It may be as large as the new one.
-        drop(before);
+        let before = before.unwrap_or_default();
+        let newly = |now: Vec<Jid>, before: &HashSet<Jid>| -> Vec<Jid> {
+            now.into_iter().filter(|jid| !before.contains(jid)).collect()
+        };
+        let newly_successful = newly(reported.successful_jids, &before.successful);
+        let newly_deleted = newly(reported.deleted_jids, &before.deleted);
         let Outgoing { composed, sent, .. } = self.post(lease, number).await?;
         report.last_modified = Some(composed);
-        Ok(ReportDraft { bid, report, sent, is_update, newly_successful, newly_deleted })
+        let expired = reported.expired;
+        Ok(ReportDraft { bid, report, expired, sent, is_update, newly_successful, newly_deleted })
     }
 
     /// Notes that a report was sent.
@@ -133,8 +196,8 @@ impl Queue {
         let path = BatchNode::StatusReport.of(bid);
         let mut announced = None;
         if draft.is_news() {
-            let data = draft.report.write(self.dialect());
-            let prepared = shard::prepare(&self.session, &path, &data).await?;
+            let json = StreamReader::new(stream::iter(draft.report.pieces()));
+            let prepared = shard::prepare_from(&self.session, &path, json).await?;
             let last = self.exists(&path).await?.map(|stat| stat.version);
             announced = Some((prepared.announcement(), last));
         }
@@ -142,11 +205,15 @@ impl Queue {
         let to = draft.outcome();
         let mut ended = lease.batch.clone();
         let is_failed = ended.state() == BatchState::Failed;
+        if announced.is_some() {
+            let counts = serde_json::to_value(draft.report.counts());
+            ended.status.other.extend(counts.ok().map(|counts| (REPORTED.to_owned(), counts)));
+        }
         // If nothing but time was wrong with it, nobody can do anything about it.
-        if !is_failed && draft.expired() > 0 && draft.report.failed_jobs.is_empty() {
+        if !is_failed && draft.expired > 0 && draft.report.failed_jobs.is_empty() {
             ended.status.other.insert(EXPIRED.into(), self.now().to_string().into());
         }
-        let message = if is_failed { ended.status.message.clone() } else { summary(&draft.report) };
+        let message = if is_failed { ended.status.message.clone() } else { summary(draft) };
         let message = with_note(message, &draft.report);
         let told = Told { number: draft.report.number, announced, posted, to };
         let plan = report::finish(&ended, told, &message, &self.scene())
@@ -205,24 +272,34 @@ fn with_note(message: String, report: &StatusReport) -> String {
     }
 }
 
-fn newly(now: &[ReportedJob], before: &[ReportedJob]) -> Vec<Jid> {
-    let before: std::collections::HashSet<Jid> = before.iter().map(|job| job.jid).collect();
-    now.iter().map(|job| job.jid).filter(|jid| !before.contains(jid)).collect()
+/// What the report before told of.
+#[derive(Debug, Default)]
+struct Before {
+    number: u32,
+    successful: HashSet<Jid>,
+    deleted: HashSet<Jid>,
 }
 
-fn summary(report: &StatusReport) -> String {
-    let (completed, failed) = (report.successful_jobs.len(), report.failed_jobs.len());
-    let expired = expired(report);
+impl Before {
+    fn of(report: StatusReport) -> io::Result<Self> {
+        let jids = |rows: Rows| -> io::Result<HashSet<Jid>> { rows.iter().map(|job| Ok(job?.jid)).collect() };
+        Ok(Self {
+            number: report.number,
+            successful: jids(report.successful_jobs)?,
+            deleted: jids(report.deleted_jobs)?,
+        })
+    }
+}
+
+fn summary(draft: &ReportDraft) -> String {
+    let ReportCounts { completed, failed, deleted, .. } = draft.report.counts();
+    let expired = draft.expired;
     let counts = [
         (completed, "completed", true),
         (failed, "failed", true),
         (expired, "expired", false),
-        (report.deleted_jobs.len() - expired, "deleted", false),
+        (deleted.saturating_sub(expired), "deleted", false),
     ];
     let told = counts.iter().filter(|(count, _, always)| *always || *count > 0);
     told.map(|(count, what, _)| format!("{count} {what}")).collect::<Vec<_>>().join(", ")
-}
-
-fn expired(report: &StatusReport) -> usize {
-    report.deleted_jobs.iter().filter(|job| job.expired().is_some()).count()
 }

@@ -16,7 +16,7 @@ use crate::dialect::Dialect;
 use crate::error::Result;
 use crate::ids::{Bid, Jid};
 use crate::map::{self, JobNode};
-use crate::nodes::{Configuration, Identifiers, JobStatus, Metadata, Node, Other, ReportedJob};
+use crate::nodes::{Configuration, Identifiers, JobStatus, Metadata, Node, Other, ReportedJob, Rows};
 use crate::queue::Queue;
 use crate::reads;
 use crate::states::BatchList;
@@ -33,19 +33,33 @@ const LISTS: [BatchList; 3] = [BatchList::Failed, BatchList::Completed, BatchLis
 /// Jobs by what became of them, each in the order of the ids.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Reported {
-    pub(super) failed: Vec<ReportedJob>,
-    pub(super) successful: Vec<ReportedJob>,
-    pub(super) deleted: Vec<ReportedJob>,
+    pub(super) failed: Rows,
+    pub(super) successful: Rows,
+    pub(super) deleted: Rows,
+    /// Of the last two, so that nobody has to unpack them.
+    pub(super) successful_jids: Vec<Jid>,
+    pub(super) deleted_jids: Vec<Jid>,
+    /// How many of the deleted ones were not begun in time.
+    pub(super) expired: usize,
 }
 
 impl Reported {
-    fn of(&mut self, list: BatchList) -> Option<&mut Vec<ReportedJob>> {
+    /// `false`: no report has a place for it.
+    fn push(&mut self, list: BatchList, job: &ReportedJob) -> bool {
         match list {
-            BatchList::Failed => Some(&mut self.failed),
-            BatchList::Completed => Some(&mut self.successful),
-            BatchList::Deleted => Some(&mut self.deleted),
-            BatchList::Processing => None,
+            BatchList::Failed => self.failed.push(job),
+            BatchList::Completed => {
+                self.successful.push(job);
+                self.successful_jids.push(job.jid);
+            }
+            BatchList::Deleted => {
+                self.deleted.push(job);
+                self.deleted_jids.push(job.jid);
+                self.expired += usize::from(job.expired().is_some());
+            }
+            BatchList::Processing => return false,
         }
+        true
     }
 
     fn counts(&self) -> [usize; 3] {
@@ -62,15 +76,16 @@ enum Place {
 }
 
 impl Queue {
-    pub(super) async fn reported(&self, bid: Bid) -> Result<Reported> {
-        match self.by_numbers(bid).await? {
+    /// `told` hears of every few jobs that were read.
+    pub(super) async fn reported(&self, bid: Bid, told: &(dyn Fn(usize) + Sync)) -> Result<Reported> {
+        match self.by_numbers(bid, told).await? {
             Some(found) => Ok(found),
-            None => self.by_lists(bid).await,
+            None => self.by_lists(bid, told).await,
         }
     }
 
     /// `None`: the lists have to be read.
-    async fn by_numbers(&self, bid: Bid) -> Result<Option<Reported>> {
+    async fn by_numbers(&self, bid: Bid, told: &(dyn Fn(usize) + Sync)) -> Result<Option<Reported>> {
         if self.dialect() != Dialect::Design {
             return Ok(None);
         }
@@ -88,10 +103,12 @@ impl Queue {
         let mut found = Reported::default();
         let mut read = stream::iter(chunks(&jids)).map(|jids| self.placed(bid, jids)).buffered(AT_ONCE);
         while let Some(placed) = read.try_next().await? {
+            told(placed.len());
             for (place, job) in placed {
                 let Place::In(list) = place else { return Ok(None) };
-                let Some(jobs) = found.of(list) else { return Ok(None) };
-                jobs.push(job);
+                if !found.push(list, &job) {
+                    return Ok(None);
+                }
             }
         }
         Ok((found.counts() == counts).then_some(found))
@@ -135,7 +152,7 @@ impl Queue {
         Ok(read)
     }
 
-    async fn by_lists(&self, bid: Bid) -> Result<Reported> {
+    async fn by_lists(&self, bid: Bid, told: &(dyn Fn(usize) + Sync)) -> Result<Reported> {
         let mut reported = Reported::default();
         for list in LISTS {
             let names = self.children(map::batch_list(bid, list)).await?;
@@ -145,9 +162,12 @@ impl Queue {
                 BatchList::Deleted => self.gone(bid, jids).await,
                 _ => self.read_for_report(jids).await,
             };
-            let read: Vec<_> = stream::iter(chunks(&jids)).map(look).buffered(AT_ONCE).try_collect().await?;
-            if let Some(jobs) = reported.of(list) {
-                jobs.extend(read.into_iter().flatten().map(|(_, job)| job));
+            let mut read = stream::iter(chunks(&jids)).map(look).buffered(AT_ONCE);
+            while let Some(placed) = read.try_next().await? {
+                told(placed.len());
+                for (_, job) in placed {
+                    reported.push(list, &job);
+                }
             }
         }
         Ok(reported)

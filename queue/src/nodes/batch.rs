@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Json, Numbers, Other, Status};
 use crate::date::Date;
-use crate::ids::{Bid, Jid};
+use crate::ids::Bid;
 use crate::states::BatchState;
 
 /// `/batches/BID/submission`: as the depositor gave it. It is never written again, unless another with the same key
@@ -80,50 +80,6 @@ pub struct Expansion {
 }
 
 impl Json for Expansion {}
-
-/// `/batches/BID/status-report`: the last report that was sent.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct StatusReport {
-    /// Reports of a batch are counted from 1.
-    pub number: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_modified: Option<Date>,
-    pub failed_jobs: Vec<ReportedJob>,
-    pub successful_jobs: Vec<ReportedJob>,
-    /// Jobs that were deleted before they ended.
-    pub deleted_jobs: Vec<ReportedJob>,
-    #[serde(flatten)]
-    pub other: Other,
-}
-
-impl Json for StatusReport {}
-
-/// A job in a report.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReportedJob {
-    pub jid: Jid,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub primary_id: Option<String>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub local_id: Vec<String>,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub payload_url: String,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub payload_type: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub erc_who: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub erc_what: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub erc_when: Option<String>,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub message: String,
-    #[serde(flatten)]
-    pub other: Other,
-}
-
-impl Json for ReportedJob {}
 
 /// `/outbox/BID-N`: a report on its way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,7 +6,7 @@ use ingest_queue::batches::{Ended, Expanded};
 use ingest_queue::dialect::Dialect;
 use ingest_queue::error::Error;
 use ingest_queue::map::{self, BatchNode};
-use ingest_queue::nodes::{Configuration, Submission};
+use ingest_queue::nodes::{Configuration, Node as _, ReportCounts, Rows, Submission};
 use ingest_queue::plan::batch::BatchAction;
 use ingest_queue::plan::job::{Action, Change};
 use ingest_queue::states::{BatchList, BatchState, JobState};
@@ -38,6 +38,7 @@ on_both_engines!(
     a_requeued_job_leaves_a_failed_batch_failed,
     a_batch_that_is_being_deleted_refuses_everything,
     a_large_report_is_kept_whole,
+    how_much_a_report_names_is_known_without_it,
     bad_uuids_are_refused,
 );
 
@@ -250,9 +251,9 @@ async fn a_report_names_every_job_and_is_kept(tree: &Tree) {
     let (bid, jids) = reported(&queue).await;
     let report = queue.last_report(bid).await.unwrap().unwrap();
     assert_eq!(report.number, 1);
-    assert_eq!(report.successful_jobs.iter().map(|job| job.jid).collect::<Vec<_>>(), [jids[0]]);
-    assert_eq!(report.deleted_jobs.iter().map(|job| job.jid).collect::<Vec<_>>(), [jids[2]]);
-    let failed = &report.failed_jobs[0];
+    let named = |rows: &Rows| rows.iter().map(|job| job.unwrap().jid).collect::<Vec<_>>();
+    assert_eq!((named(&report.successful_jobs), named(&report.deleted_jobs)), (vec![jids[0]], vec![jids[2]]));
+    let failed = report.failed_jobs.iter().next().unwrap().unwrap();
     assert_eq!((failed.jid, failed.message.as_str()), (jids[1], "no route to host"));
     assert_eq!(failed.local_id, ["local-1"]);
     assert_eq!(failed.payload_url, "https://example.org/objects/1");
@@ -382,6 +383,30 @@ async fn a_large_report_is_kept_whole(tree: &Tree) {
     assert_eq!(queue.session().exists(lists).await.unwrap().unwrap().num_children, 40);
     queue.delete_batch(bid, "an operator", "", false, |_| ()).await.unwrap();
     clean(queue.session(), Dialect::Design).await;
+}
+
+async fn how_much_a_report_names_is_known_without_it(tree: &Tree) {
+    let queue = queue(tree).await;
+    let (bid, _) = batch_of(&queue, 1).await;
+    assert_eq!(queue.report_counts(bid).await.unwrap(), None);
+    let (bid, _) = reported(&queue).await;
+    let report = queue.last_report(bid).await.unwrap().unwrap();
+    let counts = queue.report_counts(bid).await.unwrap().unwrap();
+    let ReportCounts { number, last_modified, completed, failed, deleted } = counts;
+    assert_eq!((number, completed, failed, deleted), (1, 1, 1, 1));
+    assert!(last_modified.is_some() && last_modified == report.last_modified);
+    clean(queue.session(), Dialect::Design).await;
+    // Older versions did not note it, and it is counted.
+    let at = BatchNode::Status.of(bid);
+    let noted = queue.batch(bid).await.unwrap().status;
+    let mut older = noted.clone();
+    assert!(older.other.remove("reported").is_some());
+    queue.session().set(at.as_str(), older.write(Dialect::Design), None).await.unwrap();
+    assert_eq!(queue.report_counts(bid).await.unwrap(), Some(counts));
+    queue.session().set(at.as_str(), noted.write(Dialect::Design), None).await.unwrap();
+    queue.session().set(BatchNode::StatusReport.of(bid), "damaged", None).await.unwrap();
+    assert!(matches!(queue.last_report(bid).await, Err(Error::Corrupt { .. })));
+    assert_eq!(queue.report_counts(bid).await.unwrap(), Some(counts));
 }
 
 async fn bad_uuids_are_refused(tree: &Tree) {

@@ -1,6 +1,8 @@
 //! Which jobs a report names: by the numbers that the expansion keeps, and by the lists. Both say the same, whatever
 //! became of the jobs.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use ingest_queue::batches::BatchLease;
 use ingest_queue::dialect::Dialect;
 use ingest_queue::ids::{Bid, Jid};
@@ -39,7 +41,13 @@ async fn drafted(queue: &Queue, lease: &mut BatchLease) -> StatusReport {
     let bid = lease.bid();
     let kept = numbers(queue, bid).await;
     assert!(kept.is_sound() && !kept.is_empty(), "{kept:?}");
-    let by_numbers = queue.draft_report(lease).await.unwrap();
+    let told = AtomicUsize::new(0);
+    let hears = |jobs| {
+        told.fetch_add(jobs, Ordering::Relaxed);
+    };
+    let by_numbers = queue.draft_report_telling(lease, &hears).await.unwrap();
+    let named: usize = counts(&by_numbers.report).iter().sum();
+    assert!(told.into_inner() >= named, "whoever judges stalls hears of each job");
     set_numbers(queue, bid, Numbers::default()).await;
     let by_lists = queue.draft_report(lease).await.unwrap();
     assert_eq!(by_numbers, by_lists);
@@ -203,8 +211,13 @@ async fn numbers_that_an_older_version_has_not_kept_are_not_used(tree: &Tree) {
         become_(&queue, jid, 3).await;
     }
     queue.end_batch(&mut lease).await.unwrap();
-    let report = queue.draft_report(&mut lease).await.unwrap().report;
+    let told = AtomicUsize::new(0);
+    let hears = |jobs| {
+        told.fetch_add(jobs, Ordering::Relaxed);
+    };
+    let report = queue.draft_report_telling(&mut lease, &hears).await.unwrap().report;
     assert_eq!(counts(&report), [0, 0, 6]);
+    assert_eq!(told.into_inner(), 6, "whoever judges stalls hears of each job");
     clean(queue.session(), Dialect::Design).await;
 }
 

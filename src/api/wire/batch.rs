@@ -91,6 +91,16 @@ pub(crate) struct ReportLine {
 /// A report to the depositor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Report {
+    #[serde(flatten)]
+    pub head: ReportHead,
+    pub successful_jobs: Vec<ReportedJob>,
+    pub failed_jobs: Vec<ReportedJob>,
+    pub deleted_jobs: Vec<ReportedJob>,
+}
+
+/// A report but for its jobs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ReportHead {
     #[schema(value_type = BidWord)]
     pub bid: Bid,
     pub number: u32,
@@ -100,9 +110,6 @@ pub(crate) struct Report {
     /// Why it has no jobs, if it could not be expanded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    pub successful_jobs: Vec<ReportedJob>,
-    pub failed_jobs: Vec<ReportedJob>,
-    pub deleted_jobs: Vec<ReportedJob>,
 }
 
 /// A job in a report.

@@ -50,14 +50,15 @@ fn draft(successful: Vec<ReportedJob>, failed: Vec<ReportedJob>) -> ReportDraft 
     let report = StatusReport {
         number: 1,
         last_modified: Some(Date::from_millis(1_800_000_000_000)),
-        failed_jobs: failed,
-        successful_jobs: successful,
+        failed_jobs: failed.into_iter().collect(),
+        successful_jobs: successful.into_iter().collect(),
         ..StatusReport::default()
     };
     let bid = Bid::new(7);
     ReportDraft {
         bid,
         report,
+        expired: 0,
         sent: None,
         is_update: false,
         newly_successful: Vec::new(),
@@ -107,7 +108,7 @@ fn a_report_names_every_job_that_expired_before_it_was_begun() {
     let mut late = job(2, "");
     late.other.insert("expired".into(), "2026-11-17T00:00:00.000Z".into());
     let mut draft = draft(vec![job(1, "")], vec![]);
-    draft.report.deleted_jobs = vec![late, job(3, "")];
+    (draft.report.deleted_jobs, draft.expired) = ([late, job(3, "")].into_iter().collect(), 1);
     let message = write(&draft);
     // One that somebody has deleted is told apart.
     for words in [
@@ -163,7 +164,7 @@ fn no_password_and_no_markup_of_a_depositor_gets_into_a_mail() {
 fn an_update_tells_what_has_changed_and_what_is_not_resolved() {
     let mut draft = draft(vec![job(1, ""), job(2, "")], vec![job(3, "still away")]);
     (draft.is_update, draft.newly_successful, draft.report.number) = (true, vec![Jid::new(2)], 2);
-    draft.report.deleted_jobs = vec![job(4, "")];
+    draft.report.deleted_jobs = [job(4, "")].into_iter().collect();
     draft.newly_deleted = vec![Jid::new(4)];
     let message = write(&draft);
     assert_eq!(message.id, "bid0000000007-2@ingest.example.org");
@@ -191,15 +192,23 @@ fn an_attachment_that_no_server_would_take_is_cut_and_the_mail_says_where_the_re
         draft((0..90_000).map(|n| job(n, "stored and recorded")).collect(), vec![job(95_000, "not there")]);
     let message = write(&draft);
     let data = &message.attachments[0].data;
-    // And what the writer held back.
+    // And what its last piece had over it.
     assert!((LARGEST..LARGEST + (16 << 10)).contains(&data.len()), "{}", data.len());
     let text = String::from_utf8(data.clone()).unwrap();
     // What failed is never what is left out.
     assert!(text.lines().nth(1).unwrap().contains("jid0000095000"));
     let rows = text.lines().count() - 1;
     let told = format!(
-        "Attached: the first {rows} of 90001 objects; `ingestd batch report bid0000000007` has all of them"
+        "Attached: the first {rows} of 90001 objects; `ingestd batch report bid0000000007 --format csv` has all of them"
     );
     assert!(message.text.contains(&told), "{}", message.text);
     assert!(message.text.contains("90000 completed, 1 failed"));
+    let (submission, profile) = (submission(), profile());
+    let about = About { bid: draft.bid, submission: &submission, profile: &profile };
+    let (mut whole, mut table) = (Vec::new(), Table::new(&about, &draft.report));
+    while let Some((piece, _)) = table.piece().unwrap() {
+        whole.extend(piece);
+    }
+    assert!(whole.starts_with(data));
+    assert_eq!(String::from_utf8(whole).unwrap().lines().count(), 90_002);
 }

@@ -17,7 +17,7 @@ use ingest_queue::queue::Queue;
 use ingest_queue::states::BatchState;
 
 use crate::mail::Message;
-use crate::outcome::{Failure, Result};
+use crate::outcome::{Failure, Progress, Result, on_a_thread};
 use crate::profile::Profile;
 use crate::report::{self, About};
 use crate::services::Services;
@@ -37,8 +37,13 @@ pub enum Told {
 }
 
 /// Sends the report that a batch owes, and ends it. Gives the lease back if that is done.
-pub async fn run(queue: &Queue, lease: &mut BatchLease, services: &Services) -> Result<Told> {
-    let draft = queue.draft_report(lease).await?;
+pub async fn run(
+    queue: &Queue,
+    lease: &mut BatchLease,
+    services: &Services,
+    progress: &Progress,
+) -> Result<Told> {
+    let draft = queue.draft_report_telling(lease, &|_| progress.beat()).await?;
     match attempt(queue, lease, services, draft).await {
         // The tree was away, or the batch is another's: there is nothing to note.
         Err(failure @ (Failure::Again(_) | Failure::Lost(_) | Failure::Cancelled)) => Err(failure),
@@ -58,8 +63,7 @@ async fn attempt(
     }
     let submission = queue.submission(draft.bid).await?;
     let profile = profile(queue, services, draft.bid, &submission.profile_name).await?;
-    let about = About { bid: draft.bid, submission: &submission, profile: &profile };
-    let mut message = report::report(&about, &draft, &services.sender)?;
+    let mut message = composed(&draft, submission, profile, services).await?;
     let bad = address(&mut message, services);
     let nobody = message.to.is_empty();
     let mut notes = Vec::new();
@@ -83,6 +87,21 @@ async fn attempt(
     drop(message);
     let state = queue.finish_report(lease, &draft).await?;
     Ok(if nobody { Told::Nobody(state) } else { Told::Sent(state) })
+}
+
+/// On a thread of its own: a report can be long.
+async fn composed(
+    draft: &ReportDraft,
+    submission: Submission,
+    profile: Profile,
+    services: &Services,
+) -> Result<Message> {
+    let (draft, sender) = (draft.clone(), services.sender.clone());
+    let composed = on_a_thread(move || {
+        let about = About { bid: draft.bid, submission: &submission, profile: &profile };
+        report::report(&about, &draft, &sender)
+    });
+    composed.await.map_err(|error| Failure::fail(format!("its report cannot be composed: {error}")))?
 }
 
 /// As it is now, so that an address that was put right holds; one that is gone as the batch has kept it.

@@ -84,7 +84,7 @@ async fn told(stage: &Stage, bid: Bid) -> Result<Told> {
     if lease.batch().state() == BatchState::Processing {
         assert_eq!(stage.queue.end_batch(&mut lease).await?, Ended::Yes);
     }
-    let told = tell::run(&stage.queue, &mut lease, &stage.services).await;
+    let told = tell::run(&stage.queue, &mut lease, &stage.services, &Progress::default()).await;
     if told.is_err() {
         stage.queue.release_batch(&mut lease).await.unwrap();
     }
@@ -253,7 +253,7 @@ async fn story(queue: Queue, services: Services) -> Result<()> {
     }
     let owes = queue.with_report_in_outbox().await?.contains(&the_batch());
     if owes || lease.batch().state().is_reporting() {
-        tell::run(&queue, &mut lease, &services).await?;
+        tell::run(&queue, &mut lease, &services, &Progress::default()).await?;
     } else {
         queue.release_batch(&mut lease).await?;
     }

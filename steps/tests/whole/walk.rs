@@ -45,7 +45,7 @@ pub(crate) async fn walk(stage: &Stage, bid: Bid) -> Told {
         Expansion::Done { .. } => queue.release_batch(&mut lease).await.unwrap(),
         Expansion::Failed(_) => {
             let mut lease = queue.acquire_batch(bid, WHO).await.unwrap();
-            return tell::run(queue, &mut lease, services).await.unwrap();
+            return tell::run(queue, &mut lease, services, &Progress::default()).await.unwrap();
         }
         other => panic!("{bid} is {other:?}"),
     }
@@ -57,7 +57,7 @@ pub(crate) async fn walk(stage: &Stage, bid: Bid) -> Told {
 pub(crate) async fn end(stage: &Stage, bid: Bid) -> Told {
     let mut lease = stage.queue.acquire_batch(bid, WHO).await.unwrap();
     assert_eq!(stage.queue.end_batch(&mut lease).await.unwrap(), Ended::Yes);
-    let told = tell::run(&stage.queue, &mut lease, &stage.services).await.unwrap();
+    let told = tell::run(&stage.queue, &mut lease, &stage.services, &Progress::default()).await.unwrap();
     for jid in jobs(stage, bid, BatchList::Completed).await {
         clean::job(&stage.services, bid, jid).await.unwrap();
     }
@@ -70,7 +70,7 @@ pub(crate) async fn again(stage: &Stage, bid: Bid, jid: Jid) -> Told {
     while work(stage, bid).await {}
     stage.queue.act_on_batch(bid, BatchAction::UpdateReport, "", false).await.unwrap();
     let mut lease = stage.queue.acquire_batch(bid, WHO).await.unwrap();
-    tell::run(&stage.queue, &mut lease, &stage.services).await.unwrap()
+    tell::run(&stage.queue, &mut lease, &stage.services, &Progress::default()).await.unwrap()
 }
 
 /// One step of every job of a batch; whether there may be another.

@@ -9,7 +9,8 @@
 //! small value follows it.
 //!
 //! A value that is too large for memory goes in and out as a stream: [`prepare_from`] and [`read_to`] hold a
-//! few parts of it at a time. What they write and read is the same.
+//! few parts of it at a time. What they write and read is the same. [`read_packed`] holds it as it lies there, compressed, for readers
+//! that take it piece by piece and do not wait for the tree.
 //!
 //! **When things break.** A writer that dies leaves parts that no node announces: [`collect`] removes
 //! them once they are older than a grace time. A reader whose parts vanish under it reads the
@@ -17,7 +18,8 @@
 //! that was cut off or damaged has been written in part when that is found: whoever reads into a file takes it
 //! for whole only after the call has said so.
 
-use std::io::Read;
+mod packed;
+
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -26,6 +28,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use zstd::stream::raw::{DParameter, Decoder, Operation};
 
+pub use self::packed::Packed;
 use crate::error::{Error, Kind, Result};
 use crate::node::{Mode, Op, Stat};
 use crate::path;
@@ -106,6 +109,8 @@ pub async fn prepare_from(
     let mut piece = vec![0; PIECE];
     let mut ended = false;
     while !ended {
+        // What is there at once, because it is made here or lies in memory, keeps nobody else from this thread.
+        tokio::task::yield_now().await;
         let count = value.read(&mut piece).await.map_err(|error| {
             Error::new(Kind::Disk, format!("the value cannot be read: {error}")).with_path(path)
         })?;
@@ -182,22 +187,27 @@ async fn announce(session: &Session, path: &str, prepared: &Prepared, version: O
 
 /// The value and its node's stat; `None` if no value was announced yet.
 pub async fn read(session: &Session, path: &str, limit: u64) -> Result<Option<(Vec<u8>, Stat)>> {
+    let Some((packed, stat)) = read_packed(session, path, limit).await? else { return Ok(None) };
+    Ok(Some((packed.value(path)?, stat)))
+}
+
+/// A value as it lies in the tree, and the stat of its node; `None` if no value was announced yet.
+pub async fn read_packed(session: &Session, path: &str, limit: u64) -> Result<Option<(Packed, Stat)>> {
     for _ in 0..RETRIES {
         let (data, stat) = super::settle(session, || session.get(path)).await.answer?;
         if data.is_empty() {
             return Ok(None);
         }
-        let header = match unpack(path, &data, limit)? {
-            Unpacked::Value(value) => return Ok(Some((value, stat))),
-            Unpacked::InParts(header) => header,
-        };
-        let compressed = match read_parts(session, path, &header).await {
-            Ok(compressed) => compressed,
+        let (header, inline) = parse(path, &data)?;
+        within(path, &header, limit)?;
+        let parts =
+            if header.parts == 0 { Ok(vec![inline]) } else { read_parts(session, path, &header).await };
+        match parts {
+            Ok(parts) => return Ok(Some((Packed::new(parts, header.size), stat))),
             // Replaced meanwhile: the node announces another value by now.
-            Err(error) if error.kind() == Kind::NoNode => continue,
+            Err(error) if error.kind() == Kind::NoNode => {}
             Err(error) => return Err(error),
-        };
-        return Ok(Some((decompress(path, &compressed, header.size)?, stat)));
+        }
     }
     Err(missing(path))
 }
@@ -218,7 +228,7 @@ pub fn unpack(path: &str, data: &Bytes, limit: u64) -> Result<Unpacked> {
     if header.parts > 0 {
         return Ok(Unpacked::InParts(header));
     }
-    decompress(path, &inline, header.size).map(Unpacked::Value)
+    Packed::new(vec![inline], header.size).value(path).map(Unpacked::Value)
 }
 
 /// Writes the value into `to`, of at most `limit` bytes; its size and its node's stat, or `None` if no value
@@ -431,11 +441,10 @@ async fn remove(session: &Session, dir: &str) -> Result<()> {
     gone_is_fine(super::settle(session, || session.delete(dir, None)).await.answer)
 }
 
-async fn read_parts(session: &Session, path: &str, header: &Header) -> Result<Bytes> {
+async fn read_parts(session: &Session, path: &str, header: &Header) -> Result<Vec<Bytes>> {
     let dir = path::join(path, &header.id);
     let reads = (0..header.parts).map(|n| read_part(session, &dir, n));
-    let parts = stream::iter(reads).buffered(IN_FLIGHT).try_collect::<Vec<_>>().await?;
-    Ok(parts.concat().into())
+    stream::iter(reads).buffered(IN_FLIGHT).try_collect().await
 }
 
 async fn read_part(session: &Session, dir: &str, n: usize) -> Result<Bytes> {
@@ -465,20 +474,4 @@ fn parse(path: &str, data: &Bytes) -> Result<(Header, Bytes)> {
     let end = data.iter().position(|b| *b == b'\n').ok_or_else(|| damaged("no first line"))?;
     let header = serde_json::from_slice(&data[..end]).map_err(|error| damaged(&error.to_string()))?;
     Ok((header, data.slice(end + 1..)))
-}
-
-fn decompress(path: &str, compressed: &[u8], size: u64) -> Result<Vec<u8>> {
-    let damaged = |why: String| Error::new(Kind::Corrupt, why).with_path(path);
-    let mut decoder = zstd::Decoder::new(compressed).map_err(|error| damaged(error.to_string()))?;
-    decoder.window_log_max(WINDOW).map_err(|error| damaged(error.to_string()))?;
-    let mut value = Vec::new();
-    // Never more than was announced, whatever the frame says.
-    decoder
-        .take(size.saturating_add(1))
-        .read_to_end(&mut value)
-        .map_err(|error| damaged(error.to_string()))?;
-    if value.len() as u64 == size {
-        return Ok(value);
-    }
-    Err(damaged(format!("{} bytes where {size} were announced", value.len())))
 }

@@ -42,7 +42,7 @@ fn a_value_takes_no_more_memory_than_it_may() {
     assert!(bomb.len() < 16 << 10, "{}", bomb.len());
     let error = shard::unpack(PATH, &node(10, &bomb), LIMIT).unwrap_err();
     assert_eq!(error.kind(), Kind::Corrupt);
-    assert!(error.to_string().contains("11 bytes where 10 were announced"), "{error}");
+    assert!(error.to_string().contains("more than the 10 bytes that were announced"), "{error}");
     assert_eq!(shard::unpack(PATH, &node(32 << 20, &bomb), 1 << 20).unwrap_err().kind(), Kind::TooLarge);
     assert_eq!(shard::unpack(PATH, &node(u64::MAX, &bomb), u64::MAX).unwrap_err().kind(), Kind::Corrupt);
     let wide = packed(&[7; 100], 27);
