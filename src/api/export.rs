@@ -21,6 +21,7 @@ use axum::Json;
 use axum::extract::{Path as UrlPath, State};
 use axum::http::{HeaderMap, Method};
 use axum::response::{IntoResponse as _, Response};
+use futures::StreamExt as _;
 use ingest_actors::house::Life;
 use ingest_queue::ids::Jid;
 use ingest_queue::list::{self, Filter, PageRequest};
@@ -29,6 +30,7 @@ use ingest_steps::bag::{Placing, write_bag};
 use ingest_steps::digest::Algorithm;
 use ingest_steps::outcome::{Cancel, Failure, Progress};
 use serde_json::json;
+use tokio::io::AsyncWriteExt as _;
 
 use super::app::App;
 use super::caller::{Caller, Depositor};
@@ -119,7 +121,7 @@ impl Gathering<'_> {
         let frozen = self.dir.with_file_name("frozen");
         let mut file = tokio::fs::File::create(&frozen).await.map_err(Refusal::defect)?;
         let written = life.queue.manifest_to(self.batch.line.bid, u64::MAX, &mut file).await?;
-        tokio::io::AsyncWriteExt::flush(&mut file).await.map_err(Refusal::defect)?;
+        file.flush().await.map_err(Refusal::defect)?;
         if written.is_none() {
             return Ok(());
         }
@@ -141,9 +143,12 @@ impl Gathering<'_> {
         let answer = batches::report(state, caller, UrlPath(bid), Params(params), HeaderMap::new()).await;
         // Its profile may be gone; then there is only the JSON.
         let Ok(answer) = answer else { return Ok(()) };
-        let body = axum::body::to_bytes(answer.into_response().into_body(), usize::MAX).await;
-        let body = body.map_err(Refusal::defect)?;
-        tokio::fs::write(self.dir.join(name), body).await.map_err(Refusal::defect)
+        let mut file = tokio::fs::File::create(self.dir.join(name)).await.map_err(Refusal::defect)?;
+        let mut body = answer.into_response().into_body().into_data_stream();
+        while let Some(piece) = body.next().await {
+            file.write_all(&piece.map_err(Refusal::defect)?).await.map_err(Refusal::defect)?;
+        }
+        file.flush().await.map_err(Refusal::defect)
     }
 
     async fn write(&self, name: &str, document: &serde_json::Value) -> Answer<()> {

@@ -23,7 +23,7 @@ impl Completions {
     pub(super) fn run(self) -> Result<()> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Arguments::command(), "ingestd", &mut script);
-        Screen::stdout().plain(&String::from_utf8_lossy(&script))
+        Screen::stdout().plain(&script)
     }
 }
 

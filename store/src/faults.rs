@@ -5,18 +5,17 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use crate::engine::{Engine, EngineSession};
 use crate::engines::embedded::Embedded;
 use crate::error::{Error, Kind, Result};
-use crate::node::{Reply, Request, Stat};
-use crate::watch::{ExistsWatch, SessionStatus, TreeWatch};
+use crate::manner::Manner;
+use crate::node::{Reply, Request};
 
 /// What happens to one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -161,44 +160,16 @@ impl Plan {
     }
 }
 
-impl Engine for Faulty {
-    fn open_session(&self) -> BoxFuture<'_, Result<Arc<dyn EngineSession>>> {
-        async move {
-            let session = self.engine.open_session().await?;
-            Ok(Arc::new(FaultySession { session, faulty: self.clone() }) as Arc<dyn EngineSession>)
-        }
-        .boxed()
+impl Manner for Faulty {
+    fn below(&self) -> &dyn Engine {
+        self.engine.as_ref()
     }
 
-    fn name(&self) -> &'static str {
-        self.engine.name()
-    }
-}
-
-#[derive(Debug)]
-struct FaultySession {
-    session: Arc<dyn EngineSession>,
-    faulty: Faulty,
-}
-
-impl EngineSession for FaultySession {
-    fn id(&self) -> i64 {
-        self.session.id()
-    }
-
-    fn timeout(&self) -> Duration {
-        self.session.timeout()
-    }
-
-    fn status(&self) -> watch::Receiver<SessionStatus> {
-        self.session.status()
-    }
-
-    fn send(&self, request: Request) -> BoxFuture<'static, Result<Reply>> {
-        let Some(fault) = self.faulty.plan.next(&request) else {
-            return self.session.send(request);
+    fn send(&self, below: &Arc<dyn EngineSession>, request: Request) -> BoxFuture<'static, Result<Reply>> {
+        let Some(fault) = self.plan.next(&request) else {
+            return below.send(request);
         };
-        let (session, faulty) = (self.session.clone(), self.faulty.clone());
+        let (session, faulty) = (below.clone(), self.clone());
         async move {
             if fault == Fault::ExpireBefore {
                 faulty.expire(&session).await?;
@@ -221,17 +192,5 @@ impl EngineSession for FaultySession {
             }
         }
         .boxed()
-    }
-
-    fn watch_exists(&self, path: String) -> BoxFuture<'static, Result<(Option<Stat>, ExistsWatch)>> {
-        self.session.watch_exists(path)
-    }
-
-    fn watch_tree(&self, path: String, backlog: usize) -> BoxFuture<'static, Result<TreeWatch>> {
-        self.session.watch_tree(path, backlog)
-    }
-
-    fn close(&self) -> BoxFuture<'static, Result<()>> {
-        self.session.close()
     }
 }

@@ -11,7 +11,7 @@
 //! | events, the state of a session | [`watch`] |
 //! | what failed and what to do about it | [`error`] |
 //! | locks, elections, semaphores, large values | [`recipes`] |
-//! | breaking calls on purpose, in tests | [`faults`] |
+//! | breaking calls on purpose, and other engines around engines, in tests | [`faults`], [`manner`] |
 //! | the engines, and what one must offer | [`engine`], [`engines`] |
 //!
 //! ```
@@ -43,6 +43,7 @@ pub mod engine;
 pub mod engines;
 pub mod error;
 pub mod faults;
+pub mod manner;
 pub mod node;
 pub mod path;
 pub mod recipes;

@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -14,10 +13,10 @@ use ingest_queue::feeds::Qid;
 use ingest_queue::{map, queue::Queue};
 use ingest_store::engine::{Engine, EngineSession};
 use ingest_store::error::Outcome;
+use ingest_store::manner::Manner;
 use ingest_store::node::{Reply, Request};
-use ingest_store::{ExistsWatch, Op, OpResult, Result, SessionStatus, Stat, TreeWatch};
+use ingest_store::{Op, OpResult, Result};
 use parking_lot::Mutex;
-use tokio::sync::watch;
 
 /// What a transaction did to a feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,46 +133,18 @@ fn one_owner(qid: Qid, steps: &BTreeMap<i32, Step>, unknown: usize) -> usize {
     items
 }
 
-impl Engine for Recorder {
-    fn open_session(&self) -> BoxFuture<'_, Result<Arc<dyn EngineSession>>> {
-        async move {
-            let session = self.engine.open_session().await?;
-            Ok(Arc::new(RecordedSession { session, recorder: self.clone() }) as Arc<dyn EngineSession>)
-        }
-        .boxed()
+impl Manner for Recorder {
+    fn below(&self) -> &dyn Engine {
+        self.engine.as_ref()
     }
 
-    fn name(&self) -> &'static str {
-        self.engine.name()
-    }
-}
-
-#[derive(Debug)]
-struct RecordedSession {
-    session: Arc<dyn EngineSession>,
-    recorder: Recorder,
-}
-
-impl EngineSession for RecordedSession {
-    fn id(&self) -> i64 {
-        self.session.id()
-    }
-
-    fn timeout(&self) -> Duration {
-        self.session.timeout()
-    }
-
-    fn status(&self) -> watch::Receiver<SessionStatus> {
-        self.session.status()
-    }
-
-    fn send(&self, request: Request) -> BoxFuture<'static, Result<Reply>> {
-        let Request::Multi(ops) = &request else { return self.session.send(request) };
+    fn send(&self, below: &Arc<dyn EngineSession>, request: Request) -> BoxFuture<'static, Result<Reply>> {
+        let Request::Multi(ops) = &request else { return below.send(request) };
         if !ops.iter().any(|op| op.path().starts_with(map::QUEUES)) {
-            return self.session.send(request);
+            return below.send(request);
         }
-        let (ops, id, recorder) = (ops.clone(), self.session.id(), self.recorder.clone());
-        let answer = self.session.send(request);
+        let (ops, id, recorder) = (ops.clone(), below.id(), self.clone());
+        let answer = below.send(request);
         // Noted whether or not anybody waits for the answer.
         let noted = tokio::spawn(async move {
             let answer = answer.await;
@@ -181,17 +152,5 @@ impl EngineSession for RecordedSession {
             answer
         });
         async move { noted.await.expect("it only notes") }.boxed()
-    }
-
-    fn watch_exists(&self, path: String) -> BoxFuture<'static, Result<(Option<Stat>, ExistsWatch)>> {
-        self.session.watch_exists(path)
-    }
-
-    fn watch_tree(&self, path: String, backlog: usize) -> BoxFuture<'static, Result<TreeWatch>> {
-        self.session.watch_tree(path, backlog)
-    }
-
-    fn close(&self) -> BoxFuture<'static, Result<()>> {
-        self.session.close()
     }
 }

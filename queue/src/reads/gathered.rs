@@ -173,13 +173,13 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 
-    use futures::FutureExt as _;
     use futures::future::{BoxFuture, join_all};
     use ingest_store::engine::{Engine, EngineSession};
     use ingest_store::engines::embedded::{Embedded, EmbeddedConfig};
     use ingest_store::faults::{Fault, Faulty};
+    use ingest_store::manner::Manner;
     use ingest_store::node::{Reply, Request};
-    use ingest_store::{ExistsWatch, Limits, Mode, SessionStatus, Store, TreeWatch};
+    use ingest_store::{Limits, Mode, SessionStatus, Store};
     use tokio::sync::watch;
 
     use super::*;
@@ -308,56 +308,24 @@ mod tests {
         }
     }
 
-    impl Engine for Trick {
-        fn open_session(&self) -> BoxFuture<'_, Result<Arc<dyn EngineSession>>> {
-            async move {
-                let session = self.tree.open_session().await?;
-                Ok(Arc::new(Tricked { session, trick: self.clone() }) as Arc<dyn EngineSession>)
-            }
-            .boxed()
+    impl Manner for Trick {
+        fn below(&self) -> &dyn Engine {
+            &self.tree
         }
 
-        fn name(&self) -> &'static str {
-            self.tree.name()
-        }
-    }
-
-    #[derive(Debug)]
-    struct Tricked {
-        session: Arc<dyn EngineSession>,
-        trick: Trick,
-    }
-
-    impl EngineSession for Tricked {
-        fn id(&self) -> i64 {
-            self.session.id()
+        fn status(&self, _: &Arc<dyn EngineSession>) -> watch::Receiver<SessionStatus> {
+            self.status.subscribe()
         }
 
-        fn timeout(&self) -> Duration {
-            self.session.timeout()
-        }
-
-        fn status(&self) -> watch::Receiver<SessionStatus> {
-            self.trick.status.subscribe()
-        }
-
-        fn send(&self, request: Request) -> BoxFuture<'static, Result<Reply>> {
+        fn send(
+            &self,
+            below: &Arc<dyn EngineSession>,
+            request: Request,
+        ) -> BoxFuture<'static, Result<Reply>> {
             let left = |left: usize| left.checked_sub(1);
-            let panics = self.trick.panics.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left);
+            let panics = self.panics.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left);
             assert!(panics.is_err(), "a planned panic");
-            self.session.send(request)
-        }
-
-        fn watch_exists(&self, path: String) -> BoxFuture<'static, Result<(Option<Stat>, ExistsWatch)>> {
-            self.session.watch_exists(path)
-        }
-
-        fn watch_tree(&self, path: String, backlog: usize) -> BoxFuture<'static, Result<TreeWatch>> {
-            self.session.watch_tree(path, backlog)
-        }
-
-        fn close(&self) -> BoxFuture<'static, Result<()>> {
-            self.session.close()
+            below.send(request)
         }
     }
 

@@ -37,8 +37,15 @@ impl Report {
             return self.server.output().print(&report);
         }
         let format = if self.format == Format::Csv { "csv" } else { "text" };
-        let answer = client.answer(ask.with("format", Some(format))).await?;
-        let text = answer.text().await.map_err(|error| client.unreachable(error))?;
-        if self.format == Format::Csv { Screen::stdout().plain(&text) } else { Screen::stdout().text(&text) }
+        let mut answer = client.answer(ask.with("format", Some(format))).await?;
+        let screen = Screen::stdout();
+        if self.format == Format::Text {
+            return screen.text(&answer.text().await.map_err(|error| client.unreachable(error))?);
+        }
+        // It may be long, and whoever reads it need not wait for its end.
+        while let Some(piece) = answer.chunk().await.map_err(|error| client.unreachable(error))? {
+            screen.plain(&piece)?;
+        }
+        Ok(())
     }
 }

@@ -121,17 +121,18 @@ pub(crate) async fn judge(world: &World, jobs: &[Job]) -> Result<()> {
         }
     }
     for (bid, state) in settle::batches(world).await? {
-        let failed = jobs.iter().any(|job| job.bid == Some(bid) && job.state == Some(JobState::Failed));
-        if state != end_of(failed) {
-            world.book.breach(format!("{bid} is {state}, and should be {}", end_of(failed)));
+        if let Some(wrong) = wrong_end(bid, &state, jobs) {
+            world.book.breach(wrong);
         }
     }
     Ok(())
 }
 
-/// How a batch has ended.
-fn end_of(failed: bool) -> &'static str {
-    if failed { "failed" } else { "completed" }
+/// A batch that has not ended as its jobs have.
+fn wrong_end(bid: Bid, state: &str, jobs: &[Job]) -> Option<String> {
+    let failed = jobs.iter().any(|job| job.bid == Some(bid) && job.state == Some(JobState::Failed));
+    let end = if failed { "failed" } else { "completed" };
+    (state != end).then(|| format!("{bid} is {state}, and should be {end}"))
 }
 
 async fn each_submission_once(world: &World, made: &[Made], jobs: &[Job]) -> Result<()> {
@@ -320,6 +321,13 @@ mod tests {
 
     #[test]
     fn a_batch_ends_as_its_jobs_did() {
-        assert_eq!((end_of(false), end_of(true)), ("completed", "failed"));
+        let (good, bad) = (completed(), ended(JobState::Failed, BatchList::Failed));
+        let of_another = Job { bid: Some(Bid::new(2)), ..bad.clone() };
+        let end = |state: &str, jobs: &[Job]| wrong_end(Bid::new(1), state, jobs).unwrap_or_default();
+        assert_eq!(end("completed", &[good.clone(), of_another.clone()]), "");
+        assert_eq!(end("failed", &[good.clone(), bad.clone()]), "");
+        assert!(end("completed", &[good.clone(), bad]).ends_with("should be failed"));
+        assert!(end("failed", &[good.clone(), of_another]).ends_with("should be completed"));
+        assert!(end("reporting", &[good]).ends_with("is reporting, and should be completed"));
     }
 }
