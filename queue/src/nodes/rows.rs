@@ -94,7 +94,10 @@ impl Rows {
 impl Block {
     fn new(lines: Vec<u8>) -> Self {
         match zstd::bulk::compress(&lines, LEVEL) {
-            Ok(data) if data.len() < lines.len() => Self { data: data.into(), packed: Some(lines.len()) },
+            // The buffer that it was compressed into is as long as the lines.
+            Ok(data) if data.len() < lines.len() => {
+                Self { data: Bytes::copy_from_slice(&data), packed: Some(lines.len()) }
+            }
             _ => Self { data: lines.into(), packed: None },
         }
     }
