@@ -52,8 +52,7 @@ const AGAIN: usize = 3;
 const PROGRESS: Duration = Duration::from_secs(10);
 
 pub(crate) async fn run(context: Context) -> Result<()> {
-    let kinds: Vec<Kind> =
-        KINDS.iter().filter(|line| context.wants(line.name)).map(|line| line.kind).collect();
+    let kinds = wanted(&context);
     let known: Vec<_> = KINDS.iter().map(|line| line.name).collect();
     ensure!(!kinds.is_empty(), "there is no such fault; there are: {}", known.join(", "));
     let program = crate::node::program()?;
@@ -66,6 +65,8 @@ pub(crate) async fn run(context: Context) -> Result<()> {
     let world = Arc::new(World::start(&program, seed).await?);
     world.book.tell("three nodes are ready");
     let judged = live(&world, length, &kinds).await;
+    // Last, and also if the judging broke off: a panic in a sweep or of a node that ends is a panic.
+    judge::nobody_panicked(&world);
     world.book.judge_minimum(&kinds, length);
     let judged = judged.unwrap_or_else(|error| {
         world.book.breach(format!("{error:#}"));
@@ -83,9 +84,15 @@ pub(crate) async fn run(context: Context) -> Result<()> {
     bail!("{} breaches; replay with {replay}:\n- {list}", breaches.len());
 }
 
-/// What makes the same schedule again: it is a function of all of these.
+fn wanted(context: &Context) -> Vec<Kind> {
+    KINDS.iter().filter(|line| context.wants(line.name)).map(|line| line.kind).collect()
+}
+
+/// What makes the same schedule again, for a shell: it is a function of all of these.
 fn replay(context: &Context) -> String {
-    let case = context.case.as_ref().map(|case| format!(" --case '{case}'")).unwrap_or_default();
+    // Joined with its value, which may begin as an option does.
+    let quoted = |case: &String| format!(" --case='{}'", case.replace('\'', r"'\''"));
+    let case = context.case.as_ref().map(quoted).unwrap_or_default();
     format!("--minutes {} --seed {}{case}", minutes(context.length), context.seed)
 }
 
@@ -158,9 +165,14 @@ async fn watch(world: &World) {
     let mut ended = vec![false; world.members.len()];
     loop {
         let_pass(PROGRESS).await;
-        for (member, ended) in world.members.iter().zip(&mut ended) {
-            if member.has_ended() && !std::mem::replace(ended, true) {
-                world.book.breach(format!("{} has ended by itself: {}", member.name, member.tail.last(5)));
+        for (member, told) in world.members.iter().zip(&mut ended) {
+            // One that somebody has is looked at by whoever has it.
+            let Some(node) = member.idle_node() else { continue };
+            let ended = member.ended_by_itself(&node);
+            drop(node);
+            let is_new = !std::mem::replace(told, ended.is_some());
+            if let Some(ended) = ended.filter(|_| is_new) {
+                world.book.breach(ended);
             }
         }
         if let Ok(under_way) = world.under_way().await {
@@ -182,5 +194,53 @@ fn tell_troubles(world: &World) {
         };
         let (errors, restarts) = (list(member.tail.errors()), list(member.tail.restarts()));
         eprintln!("chaos: {}: restarts: {restarts}; errors: {errors}", member.name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::Args;
+    use crate::load::Span;
+    use crate::report::Report;
+
+    fn context(seed: u64, length: Duration, case: Option<&str>) -> Context {
+        Context {
+            span: Span::measuring(Duration::from_secs(1)),
+            case: case.map(str::to_owned),
+            long: false,
+            json: false,
+            flame: None,
+            seed,
+            length,
+            rows: None,
+            docs: false,
+            report: Report::new("chaos", false),
+        }
+    }
+
+    /// What a shell makes of a line.
+    fn words(line: &str) -> Vec<String> {
+        let script = format!("printf '%s\\n' {line}");
+        let said = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+        String::from_utf8(said.stdout).unwrap().lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn what_is_told_to_replay_a_run_makes_the_same_schedule_again() {
+        let lengths = [0.1, 0.7, 2.0, 30.0].map(|minutes: f64| Duration::from_secs_f64(minutes * 60.0));
+        for length in lengths.into_iter().chain([Duration::from_secs(100)]) {
+            for case in [None, Some("kill -9"), Some("lost"), Some("-9"), Some("node's")] {
+                let first = context(417_903, length, case);
+                let told = ["bench", "chaos"].map(str::to_owned).into_iter().chain(words(&replay(&first)));
+                let args = Args::try_parse_from(told).unwrap();
+                let again = Duration::from_secs_f64(args.minutes * 60.0);
+                assert_eq!((args.seed, again, args.case.as_deref()), (Some(417_903), length, case));
+                let again = context(417_903, again, args.case.as_deref());
+                assert_eq!(wanted(&again), wanted(&first));
+            }
+        }
     }
 }

@@ -30,7 +30,7 @@ pub use job::{
 pub use keys::{Keyed, Keys};
 pub use marks::{Hold, LocalId, NameLock, Owner, Quarantined};
 pub use numbers::Numbers;
-pub use report::{ReportCounts, ReportedJob, StatusReport, with_lists};
+pub use report::{ReportCounts, ReportedJob, StatusReport, read_from, with_lists};
 pub use request::{Request, RequestResult};
 pub use rows::Rows;
 pub use status::Status;

@@ -49,7 +49,11 @@ fn is_long(method: &Method, path: &str) -> bool {
     match path.strip_prefix("/api/v1/") {
         Some("batches") => *method == Method::POST,
         Some("events" | "jobs/bulk") => true,
-        Some(path) if path.starts_with("batches/") && path.ends_with("/export") => true,
+        Some(path)
+            if path.starts_with("batches/") && (path.ends_with("/export") || path.ends_with("/report")) =>
+        {
+            true
+        }
         Some(path) => {
             *method == Method::DELETE && (path.starts_with("batches/") || path.starts_with("holds/"))
         }

@@ -126,9 +126,13 @@ async fn of_batch(life: &Life, name: &str) -> Answer<Vec<String>> {
         }
     }
     if let Some(report) = queue.last_report(bid).await? {
-        for job in report.successful_jobs.iter() {
-            arks.extend(job.map_err(Refusal::defect)?.primary_id);
-        }
+        // There may be a million, and nobody else waits for them.
+        let read = tokio::task::spawn_blocking(move || {
+            let arks =
+                report.successful_jobs.iter().filter_map(|job| job.map(|job| job.primary_id).transpose());
+            arks.collect::<std::io::Result<Vec<_>>>()
+        });
+        arks.extend(read.await.map_err(Refusal::defect)?.map_err(Refusal::defect)?);
     }
     Ok(arks.into_iter().collect())
 }

@@ -86,7 +86,7 @@ impl Screen {
     }
 
     /// What is for programs, as it is.
-    pub(super) fn plain(&self, text: impl AsRef<[u8]>) -> Result<()> {
+    pub(super) fn plain(&self, text: &(impl AsRef<[u8]> + ?Sized)) -> Result<()> {
         self.out(text)
     }
 
@@ -100,7 +100,7 @@ impl Screen {
     }
 
     #[expect(clippy::unused_self, reason = "one way out for all of it")]
-    fn out(&self, text: impl AsRef<[u8]>) -> Result<()> {
+    fn out(&self, text: &(impl AsRef<[u8]> + ?Sized)) -> Result<()> {
         let mut out = io::stdout().lock();
         match out.write_all(text.as_ref()).and_then(|()| out.flush()) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failed::NobodyReads.into()),

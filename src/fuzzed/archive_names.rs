@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use ingest_steps::archive::Limits;
 use ingest_steps::archive::names::{Register, read};
+use unicode_normalization::UnicodeNormalization as _;
 
 pub(super) fn run(data: &[u8]) {
     let limits = Limits::default();
@@ -19,7 +20,9 @@ pub(super) fn run(data: &[u8]) {
             assert!(component.len() <= 255, "{path:?}");
         }
         if register.add(path, name.directory, &limits).is_ok() {
-            let before = taken.insert(path.to_lowercase(), name.directory);
+            // As file systems that fold case, and compose letters, have it.
+            let folded = path.nfc().collect::<String>().to_lowercase().nfc().collect::<String>();
+            let before = taken.insert(folded, name.directory);
             // Only a directory may be named again.
             assert!(before.is_none_or(|directory| directory && name.directory), "{path:?} is there twice");
         }

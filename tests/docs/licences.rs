@@ -401,14 +401,18 @@ fn everything_comes_from_the_registry_and_nothing_that_is_banned_is_there() {
     let banned: Vec<&str> =
         deny["bans"]["deny"].as_array().unwrap().iter().map(|ban| ban["crate"].as_str().unwrap()).collect();
     assert!(!banned.is_empty());
+    let mut sources = BTreeSet::new();
     for package in lock["package"].as_array().unwrap() {
         let name = package["name"].as_str().unwrap();
         assert!(!banned.contains(&name), "{name} is banned by deny.toml");
         if let Some(source) = package.get("source").and_then(toml::Value::as_str) {
             assert!(source.starts_with("registry+"), "{name} comes from {source}");
+            sources.insert(source);
             assert!(package.get("checksum").is_some(), "{name} has no checksum");
         }
     }
+    // Which one it is need not be said here: a second one is one too many.
+    assert_eq!(sources.len(), 1, "there is one registry: {sources:?}");
 }
 
 #[test]

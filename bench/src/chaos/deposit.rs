@@ -3,8 +3,10 @@
 //! Some files are served badly at first, a few are missing until somebody repairs their source, and a few are other
 //! than their manifest says, for ever. Now and then a local id comes again: then its object gets another version.
 
+use ingest_steps::digest::hex;
 use rand::rngs::StdRng;
 use rand::{Rng as _, RngCore as _, SeedableRng as _};
+use sha2::{Digest as _, Sha256};
 
 /// The collections: a hold on one leaves the others alone.
 pub(crate) const COLLECTIONS: [&str; 2] = ["alpha", "beta"];
@@ -98,6 +100,14 @@ impl Row {
         let mut content = vec![0; self.size];
         StdRng::seed_from_u64(self.content).fill_bytes(&mut content);
         content
+    }
+
+    /// The SHA-256 digest that the depositor says it has.
+    pub(crate) fn announced(&self) -> String {
+        match self.fate {
+            Fate::Wrong => hex(&Sha256::digest(b"something else")),
+            Fate::Good | Fate::Missing => hex(&Sha256::digest(self.content())),
+        }
     }
 }
 

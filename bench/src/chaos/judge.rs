@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use super::people;
 use super::settle::Reports;
+use super::tail::{Cleaned, Tail};
 use super::world::World;
 
 /// What there was to judge.
@@ -40,7 +41,6 @@ pub(crate) async fn judge(world: &World, reports: &Reports) -> Result<Judged> {
     let objects = objects::judge(world, &all).await?;
     let mails = mails::judge(world, reports, &all);
     leftovers::judge(world, &all).await?;
-    nobody_panicked(world);
     let directories = directories(world);
     sweeps_heal_nothing(world).await?;
     fsck_is_clean(world, "after the sweeps").await;
@@ -64,14 +64,19 @@ async fn fsck_is_clean(world: &World, when: &str) {
     }
 }
 
-fn nobody_panicked(world: &World) {
+/// Everything that the nodes have said until now, so this comes when they have ended.
+pub(crate) fn nobody_panicked(world: &World) {
     for member in &world.members {
-        // Reads what it has said last.
-        member.tail.mark();
-        for panic in member.tail.panics() {
-            world.book.breach(format!("{} panicked: {panic}", member.name));
+        for panic in panics(&member.name, &member.tail) {
+            world.book.breach(panic);
         }
     }
+}
+
+fn panics(name: &str, tail: &Tail) -> Vec<String> {
+    // Reads what it has said last.
+    tail.mark();
+    tail.panics().into_iter().map(|panic| format!("{name} panicked: {panic}")).collect()
 }
 
 /// How many directories nodes have removed until now.
@@ -79,17 +84,26 @@ fn directories(world: &World) -> u64 {
     world.members.iter().map(|member| member.tail.cleaned().directories).sum()
 }
 
-/// Nodes have cleaned up nothing but directories, and those when they started or had missed events: the sweeps at the end found none.
 fn cleaned_up(world: &World, before: u64) {
-    for member in &world.members {
-        for line in member.tail.cleaned().never {
-            world.book.breach(format!("{} had to clean up what nobody leaves: {line}", member.name));
-        }
+    let cleaned: Vec<_> =
+        world.members.iter().map(|member| (member.name.as_str(), member.tail.cleaned())).collect();
+    for wrong in found_by_sweeps(&cleaned, before) {
+        world.book.breach(wrong);
     }
-    let after = directories(world);
+}
+
+/// Nodes have cleaned up nothing but directories, and those when they started or had missed events: the sweeps at the end found none.
+fn found_by_sweeps(cleaned: &[(&str, Cleaned)], before: u64) -> Vec<String> {
+    let mut wrongs = Vec::new();
+    for (name, cleaned) in cleaned {
+        let lines = cleaned.never.iter();
+        wrongs.extend(lines.map(|line| format!("{name} had to clean up what nobody leaves: {line}")));
+    }
+    let after: u64 = cleaned.iter().map(|(_, cleaned)| cleaned.directories).sum();
     if after != before {
-        world.book.breach(format!("the sweeps have found {} directories", after - before));
+        wrongs.push(format!("the sweeps have found {} directories", after.saturating_sub(before)));
     }
+    wrongs
 }
 
 /// All nodes compare their index with the tree, and look for what nobody needs; one looks for what all have left. There is nothing:
@@ -120,8 +134,15 @@ async fn sweeps_heal_nothing(world: &World) -> Result<()> {
 /// Every node ends when it is told to, and leaves nothing of itself.
 async fn nodes_end(world: &World) -> Result<()> {
     for member in &world.members {
-        let code = member.node().await.drained().await;
+        let node = member.node().await;
+        if let Some(ended) = member.ended_by_itself(&node) {
+            // Nobody watches any more, and there is nobody to be told to end.
+            world.book.breach(ended);
+            continue;
+        }
+        let code = node.drained().await;
         if code != 0 {
+            member.tail.mark();
             world.book.breach(format!("{} ended with {code}: {}", member.name, member.tail.last(10)));
         }
         let entries = world.entries(&member.name).await?;
@@ -130,4 +151,34 @@ async fn nodes_end(world: &World) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_after_everything_else_was_judged_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("log");
+        let said = "{\"message\":\"draining\"}\n";
+        std::fs::write(&file, said).unwrap();
+        let tail = Tail::new(file.clone());
+        assert!(panics("node-1", &tail).is_empty());
+        std::fs::write(&file, format!("{said}thread 'sweep' panicked at sweep.rs:1:\nno bread\n")).unwrap();
+        assert_eq!(panics("node-1", &tail), ["node-1 panicked: thread 'sweep' panicked at sweep.rs:1:"]);
+    }
+
+    #[test]
+    fn sweeps_that_found_something_are_told_and_directories_of_starts_are_not() {
+        let clean = |directories| Cleaned { directories, never: Vec::new() };
+        assert!(found_by_sweeps(&[("node-1", clean(2)), ("node-2", clean(3))], 5).is_empty());
+        let more = found_by_sweeps(&[("node-1", clean(2)), ("node-2", clean(4))], 5);
+        assert_eq!(more, ["the sweeps have found 1 directories"]);
+        let lock = Cleaned { directories: 0, never: vec!["a lock".into()] };
+        assert_eq!(
+            found_by_sweeps(&[("node-1", lock)], 0),
+            ["node-1 had to clean up what nobody leaves: a lock"]
+        );
+    }
 }

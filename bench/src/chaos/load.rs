@@ -3,7 +3,7 @@
 //! A deposit is submitted over HTTP to whichever node answers, under its own uuid, again and again until one says yes.
 //! What it was answered is entered: at the end every one of them must be there once.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use ingest_harness::let_pass;
 use ingest_queue::ids::{Bid, Jid};
+use ingest_queue::map::JobNode;
 use parking_lot::Mutex;
 use serde_json::json;
 
@@ -39,7 +40,7 @@ pub(crate) struct Ledger {
     next: AtomicU64,
     full: AtomicBool,
     made: Mutex<Vec<Made>>,
-    spoilt: Mutex<BTreeSet<Jid>>,
+    spoilt: Mutex<BTreeMap<Jid, Vec<JobNode>>>,
     robbed: Mutex<BTreeSet<Jid>>,
 }
 
@@ -53,13 +54,14 @@ impl Ledger {
         self.made.lock().clone()
     }
 
-    /// Somebody has written garbage into a node of this job: its history may not be whole.
-    pub(crate) fn spoil(&self, jid: Jid) {
-        self.spoilt.lock().insert(jid);
+    /// Somebody has written garbage into this node of a job.
+    pub(crate) fn spoil(&self, jid: Jid, node: JobNode) {
+        self.spoilt.lock().entry(jid).or_default().push(node);
     }
 
-    pub(crate) fn is_spoilt(&self, jid: Jid) -> bool {
-        self.spoilt.lock().contains(&jid)
+    /// The nodes of a job that somebody has written garbage into.
+    pub(crate) fn spoilt(&self, jid: Jid) -> Vec<JobNode> {
+        self.spoilt.lock().get(&jid).cloned().unwrap_or_default()
     }
 
     /// A job is taken from its worker, who keeps its slot of a limit until it has noticed that and stopped.

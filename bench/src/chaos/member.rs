@@ -10,6 +10,7 @@ use ingest_harness::{Ensemble, Proxy, RequestKind};
 use tokio::sync::{Mutex, MutexGuard};
 
 use super::tail::Tail;
+use super::witness::Witnesses;
 
 pub(crate) const LOST: &str = "the connection to the tree is lost: nothing is started or committed";
 pub(crate) const OVER: &str = "the session is over: everything is built anew";
@@ -74,9 +75,36 @@ impl Member {
         self.dead.lock().contains(&session)
     }
 
-    /// Whether it has ended although nobody is doing anything to it.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.node.try_lock().is_ok_and(|node| !node.process.is_running())
+    /// The same, if nobody is doing anything to it.
+    pub(crate) fn idle_node(&self) -> Option<MutexGuard<'_, Node>> {
+        self.node.try_lock().ok()
+    }
+
+    /// What is told of a process that does not run, before anything was done to it. Only for whoever has it: nobody else has it
+    /// down then.
+    pub(crate) fn ended_by_itself(&self, node: &Node) -> Option<String> {
+        let told = || {
+            self.tail.mark();
+            format!("{} has ended by itself: {}", self.name, self.tail.last(5))
+        };
+        (!node.process.is_running()).then(told)
+    }
+
+    /// Before something is done to it: one that has ended by itself would be hidden by that. That is a breach, and another takes
+    /// its place; answers whether it was so. These were its sessions.
+    pub(crate) async fn is_revived(
+        &self,
+        book: &Witnesses,
+        node: &mut Node,
+        sessions: &[i64],
+    ) -> Result<bool> {
+        let Some(ended) = self.ended_by_itself(node) else { return Ok(false) };
+        book.breach(ended);
+        self.bury(sessions);
+        let mark = self.tail.mark();
+        node.start_again();
+        self.ready(mark).await?;
+        Ok(true)
     }
 
     /// Waits until it has said so since a mark.
@@ -132,4 +160,42 @@ impl Member {
 
 fn gone(error: std::io::Error) -> std::io::Result<()> {
     if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    /// A node that does what a script says.
+    fn member(dir: &Path, script: &str) -> Member {
+        let program = dir.join("program");
+        std::fs::write(&program, format!("#!/bin/sh\necho '{{\"message\":\"ready\"}}'\n{script}\n")).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        Member::start(Setup::new(&program, dir, "node-1", toml::Table::new()), Vec::new())
+    }
+
+    #[tokio::test]
+    async fn one_that_has_ended_by_itself_is_a_breach_once_and_another_takes_its_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let member = member(dir.path(), "[ -e again ] && exec sleep 600\ntouch again");
+        let (book, mut node) = (Witnesses::new(), member.node().await);
+        node.process.exited(PATIENCE).await;
+        assert!(member.is_revived(&book, &mut node, &[7]).await.unwrap());
+        assert!(book.breaches()[0].starts_with("node-1 has ended by itself: {\"message\":\"ready\"}"));
+        assert!(node.process.is_running() && member.is_dead(7));
+        assert!(!member.is_revived(&book, &mut node, &[8]).await.unwrap());
+        assert!(book.breaches().len() == 1 && !member.is_dead(8));
+    }
+
+    #[tokio::test]
+    async fn one_that_somebody_has_is_left_to_whoever_has_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let member = member(dir.path(), "exec sleep 600");
+        let node = member.node().await;
+        assert!(member.idle_node().is_none());
+        drop(node);
+        assert!(member.idle_node().is_some_and(|node| member.ended_by_itself(&node).is_none()));
+    }
 }

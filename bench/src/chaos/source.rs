@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use ingest_harness::bad_server::{Act, BadServer, GoodFile, Request, Script, answer};
-use ingest_steps::digest::hex;
 use ingest_steps::manifest::Kind as ManifestKind;
-use sha2::{Digest as _, Sha256};
 use url::Url;
 
 use super::deposit::{Deposit, Fate, Misdeed, Row};
@@ -55,10 +53,7 @@ impl Sources {
         for (at, row) in deposit.rows.iter().enumerate() {
             let server = &self.servers[at % self.servers.len()];
             let (content, state) = (row.content(), Arc::<Served>::default());
-            let said = match row.fate {
-                Fate::Wrong => hex(&Sha256::digest(b"something else")),
-                Fate::Good | Fate::Missing => hex(&Sha256::digest(&content)),
-            };
+            let said = row.announced();
             let url = server.url(&row.path);
             // Writing to a String cannot fail.
             let _ = writeln!(

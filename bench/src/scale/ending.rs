@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_mins(15);
 
 impl Scale {
-    /// Lets a node work until the batch has ended. Until then it is judged as ever.
+    /// Lets a node work until the batch has ended, and asks for its report; says if that took too much memory.
     pub(super) async fn end(&self, home: Home, bid: Bid) -> Result<Option<String>> {
         let tree = self.open("many").await?;
         let before = completed(&tree.session).await?;

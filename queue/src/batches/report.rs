@@ -6,7 +6,7 @@
 //! was put there.
 //!
 //! A report may name a million jobs. What is read for it is packed at once ([`Rows`]) and goes into the tree as a stream, so that it takes
-//! a tenth of its size in memory.
+//! a third of its size in memory, at the most.
 //!
 //! A batch that could not be expanded has no jobs to report, and a reason to tell: it failed with report 1 in
 //! the outbox already, and is failed before and after that is sent.
@@ -17,6 +17,8 @@ use std::io;
 use futures::stream;
 use ingest_store::Kind;
 use ingest_store::recipes::{settle, shard};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
 use tokio_util::io::StreamReader;
 
 use super::lease::BatchLease;
@@ -25,7 +27,7 @@ use crate::error::{Error, Result};
 use crate::ids::{Bid, Jid};
 use crate::journal::EXPIRED;
 use crate::map::{self, BatchNode};
-use crate::nodes::{Other, Outgoing, ReportCounts, Rows, StatusReport, Unreadable};
+use crate::nodes::{self, Other, Outgoing, ReportCounts, StatusReport, Unreadable};
 use crate::plan::Lock;
 use crate::plan::batch;
 use crate::plan::report::{self, Told};
@@ -36,10 +38,10 @@ use crate::states::BatchState;
 pub const WHY: &str = "why";
 /// In a report: what is added to the batch's message when it is finished.
 pub const NOTE: &str = "note";
-/// In a batch's status: [`ReportCounts`] of its last report.
+/// In a batch's status: [`Noted`].
 const REPORTED: &str = "reported";
-/// A report is never larger than this: it takes a tenth of it in memory.
-const LARGEST: u64 = 8 << 30;
+/// A report is never larger than this: it takes a third of it in memory, at the most.
+const LARGEST: u64 = 2 << 30;
 /// From here on a report is read on a thread of its own, so that nobody waits for it.
 const LONG: u64 = 1 << 20;
 
@@ -92,40 +94,41 @@ impl ReportDraft {
 impl Queue {
     /// The last report that was sent.
     pub async fn last_report(&self, bid: Bid) -> Result<Option<StatusReport>> {
-        self.take_from_last_report(bid, Ok).await
+        self.read_last_report(bid).await
     }
 
-    /// What is taken from the last report that was sent.
-    async fn take_from_last_report<T: Send + 'static>(
-        &self,
-        bid: Bid,
-        take: fn(StatusReport) -> io::Result<T>,
-    ) -> Result<Option<T>> {
+    /// The last report that was sent, or as much of it as somebody wants.
+    async fn read_last_report<T: DeserializeOwned + Send + 'static>(&self, bid: Bid) -> Result<Option<T>> {
         let path = BatchNode::StatusReport.of(bid);
         let Some(packed) = self.packed(path.clone(), LARGEST).await? else { return Ok(None) };
         let is_long = packed.size() > LONG;
-        let read = move || {
-            let unreadable = |error: io::Error| Unreadable(error.to_string());
-            take(StatusReport::read_from(packed.reader().map_err(unreadable)?)?).map_err(unreadable)
+        let read = move || match packed.into_reader() {
+            Ok(json) => nodes::read_from(json),
+            Err(error) => Err(Unreadable(error.to_string())),
         };
-        let taken = if is_long {
-            let read = tokio::task::spawn_blocking(read).await;
-            read.unwrap_or_else(|error| Err(Unreadable(format!("its reader has ended: {error}"))))
+        let read = if is_long {
+            match tokio::task::spawn_blocking(read).await {
+                Ok(read) => read,
+                Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+                Err(_) => return Err(Error::lost(bid, "this process ends")),
+            }
         } else {
             read()
         };
-        taken.map(Some).map_err(|why| Error::corrupt(path, why))
+        read.map(Some).map_err(|why| Error::corrupt(path, why))
     }
 
     /// How much the last report that was sent names.
     pub async fn report_counts(&self, bid: Bid) -> Result<Option<ReportCounts>> {
         let batch = self.batch(bid).await?;
+        let Some(stat) = self.exists(BatchNode::StatusReport.of(bid)).await? else { return Ok(None) };
         let noted = batch.status.other.get(REPORTED).cloned();
-        if let Some(counts) = noted.and_then(|noted| serde_json::from_value(noted).ok()) {
-            return Ok(Some(counts));
+        let noted: Option<Noted> = noted.and_then(|noted| serde_json::from_value(noted).ok());
+        match noted.filter(|noted| noted.version == stat.version) {
+            Some(noted) => Ok(Some(noted.counts)),
+            // Whoever has written the report is of an older version, or has repaired it.
+            None => Ok(self.last_report(bid).await?.map(|report| report.counts())),
         }
-        // An older version did not note it.
-        Ok(self.last_report(bid).await?.map(|report| report.counts()))
     }
 
     /// Drafts the next report of a batch that is reporting, and notes in the outbox that it is on its way.
@@ -146,9 +149,9 @@ impl Queue {
         if !state.is_reporting() && !owes {
             return Err(Error::forbidden(bid, format!("it is {state} and not reporting")));
         }
-        let before = self.take_from_last_report(bid, Before::of).await?;
+        let before = self.read_last_report::<Before>(bid).await?;
         let is_update = before.is_some();
-        let number = report::number_after(before.as_ref().map(|before| before.number));
+        let number = report::number_after(before.as_ref().map(|before| before.number.unwrap_or_default()));
         let mut other = Other::new();
         if owes {
             other.insert(WHY.into(), lease.batch.status.message.clone().into());
@@ -166,8 +169,8 @@ impl Queue {
         let newly = |now: Vec<Jid>, before: &HashSet<Jid>| -> Vec<Jid> {
             now.into_iter().filter(|jid| !before.contains(jid)).collect()
         };
-        let newly_successful = newly(reported.successful_jids, &before.successful);
-        let newly_deleted = newly(reported.deleted_jids, &before.deleted);
+        let newly_successful = newly(reported.successful_jids, &before.successful_jobs);
+        let newly_deleted = newly(reported.deleted_jids, &before.deleted_jobs);
         let Outgoing { composed, sent, .. } = self.post(lease, number).await?;
         report.last_modified = Some(composed);
         let expired = reported.expired;
@@ -205,9 +208,10 @@ impl Queue {
         let to = draft.outcome();
         let mut ended = lease.batch.clone();
         let is_failed = ended.state() == BatchState::Failed;
-        if announced.is_some() {
-            let counts = serde_json::to_value(draft.report.counts());
-            ended.status.other.extend(counts.ok().map(|counts| (REPORTED.to_owned(), counts)));
+        if let Some((_, last)) = &announced {
+            let version = last.map_or(0, |last| last + 1);
+            let noted = serde_json::to_value(Noted { version, counts: draft.report.counts() });
+            ended.status.other.extend(noted.ok().map(|noted| (REPORTED.to_owned(), noted)));
         }
         // If nothing but time was wrong with it, nobody can do anything about it.
         if !is_failed && draft.expired > 0 && draft.report.failed_jobs.is_empty() {
@@ -273,22 +277,34 @@ fn with_note(message: String, report: &StatusReport) -> String {
 }
 
 /// What the report before told of.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct Before {
-    number: u32,
-    successful: HashSet<Jid>,
-    deleted: HashSet<Jid>,
+    number: Option<u32>,
+    #[serde(deserialize_with = "jids")]
+    successful_jobs: HashSet<Jid>,
+    #[serde(deserialize_with = "jids")]
+    deleted_jobs: HashSet<Jid>,
 }
 
-impl Before {
-    fn of(report: StatusReport) -> io::Result<Self> {
-        let jids = |rows: Rows| -> io::Result<HashSet<Jid>> { rows.iter().map(|job| Ok(job?.jid)).collect() };
-        Ok(Self {
-            number: report.number,
-            successful: jids(report.successful_jobs)?,
-            deleted: jids(report.deleted_jobs)?,
-        })
+/// Which jobs a list names, and nothing else of them.
+fn jids<'de, D: Deserializer<'de>>(list: D) -> Result<HashSet<Jid>, D::Error> {
+    #[derive(Deserialize)]
+    struct Named {
+        jid: Jid,
     }
+
+    let named = Option::<Vec<Named>>::deserialize(list)?;
+    Ok(named.into_iter().flatten().map(|job| job.jid).collect())
+}
+
+/// `reported` in a batch's status: how much its last report names, so that nobody reads it for that.
+#[derive(Debug, Serialize, Deserialize)]
+struct Noted {
+    /// Of the report's node: what is noted of another one does not count.
+    version: i32,
+    #[serde(flatten)]
+    counts: ReportCounts,
 }
 
 fn summary(draft: &ReportDraft) -> String {

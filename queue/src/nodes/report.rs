@@ -4,6 +4,7 @@ use std::io::{self, BufReader, Read};
 use std::iter::once;
 
 use bytes::Bytes;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{Json, Node, Other, Rows, Unreadable, encode, shown};
@@ -18,7 +19,7 @@ use crate::ids::Jid;
 #[serde(default)]
 pub struct StatusReport {
     /// Reports of a batch are counted from 1.
-    #[serde(deserialize_with = "or_none")]
+    #[serde(deserialize_with = "or_zero")]
     pub number: u32,
     pub last_modified: Option<Date>,
     pub failed_jobs: Rows,
@@ -30,11 +31,6 @@ pub struct StatusReport {
 }
 
 impl StatusReport {
-    /// From json that comes piece by piece.
-    pub fn read_from(json: impl Read) -> Result<Self, Unreadable> {
-        serde_json::from_reader(BufReader::new(json)).map_err(|error| Unreadable(error.to_string()))
-    }
-
     /// Its json, piece by piece. The pieces share what they are made from.
     pub fn pieces(&self) -> impl Iterator<Item = io::Result<Bytes>> + use<> {
         let Self { number, last_modified, failed_jobs, successful_jobs, deleted_jobs, other } = self;
@@ -61,7 +57,7 @@ impl StatusReport {
 
 impl Node for StatusReport {
     fn read(data: &[u8]) -> Result<Self, Unreadable> {
-        Self::read_from(data).map_err(|Unreadable(why)| Unreadable(format!("{why}, in {}", shown(data))))
+        read_from(data).map_err(|Unreadable(why)| Unreadable(format!("{why}, in {}", shown(data))))
     }
 
     fn write(&self, _: Dialect) -> Bytes {
@@ -71,6 +67,11 @@ impl Node for StatusReport {
             Err(error) => unreachable!("the rows of a report cannot be unpacked: {error}"),
         }
     }
+}
+
+/// A report, or what is wanted of it, from json that comes piece by piece.
+pub fn read_from<T: DeserializeOwned>(json: impl Read) -> Result<T, Unreadable> {
+    serde_json::from_reader(BufReader::new(json)).map_err(|error| Unreadable(error.to_string()))
 }
 
 /// A report but for its jobs.
@@ -99,11 +100,11 @@ where
 }
 
 /// A field that is null is as good as one that is not there.
-fn or_none<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+fn or_zero<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     Option::deserialize(from).map(Option::unwrap_or_default)
 }
 
-/// `reported` in a batch's status: how much the last report names. Whoever wants no more does not read it.
+/// How much a report names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReportCounts {
     pub number: u32,

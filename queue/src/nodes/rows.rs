@@ -3,7 +3,7 @@
 //! They are kept in their order as lines of json, a block at a time, and a full block is compressed. Clones share the blocks.
 //!
 //! **When things break.** What is in memory was packed here, so that unpacking it cannot fail but by a defect; it is an error all the
-//! same, of the one who reads, and not the end of the process.
+//! same, of the one who reads.
 
 use std::borrow::Cow;
 use std::fmt;

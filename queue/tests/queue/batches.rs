@@ -6,12 +6,13 @@ use ingest_queue::batches::{Ended, Expanded};
 use ingest_queue::dialect::Dialect;
 use ingest_queue::error::Error;
 use ingest_queue::map::{self, BatchNode};
-use ingest_queue::nodes::{Configuration, Node as _, ReportCounts, Rows, Submission};
+use ingest_queue::nodes::{Configuration, Node as _, ReportCounts, Rows, StatusReport, Submission};
 use ingest_queue::plan::batch::BatchAction;
 use ingest_queue::plan::job::{Action, Change};
 use ingest_queue::states::{BatchList, BatchState, JobState};
 use ingest_store::engines::embedded::{Embedded, EmbeddedConfig};
 use ingest_store::faults::Faulty;
+use ingest_store::recipes::shard;
 use ingest_store::{Limits, Mode, Store};
 
 use crate::tree::{Tree, on_both_engines};
@@ -291,6 +292,11 @@ async fn an_update_tells_only_news(tree: &Tree) {
     assert!(!draft.is_news());
     assert_eq!(queue.finish_report(&mut lease, &draft).await.unwrap(), BatchState::Failed);
     assert_eq!(queue.last_report(bid).await.unwrap().unwrap().number, 1);
+    let counts = async || {
+        let ReportCounts { number, completed, failed, .. } = queue.report_counts(bid).await.unwrap().unwrap();
+        (number, completed, failed)
+    };
+    assert_eq!(counts().await, (1, 1, 1));
     clean(queue.session(), Dialect::Design).await;
     // One has succeeded since.
     queue.act(jids[1], &Action::Requeue(None), "", false).await.unwrap();
@@ -302,6 +308,7 @@ async fn an_update_tells_only_news(tree: &Tree) {
     queue.report_sent(&mut lease, &mut draft).await.unwrap();
     assert_eq!(queue.finish_report(&mut lease, &draft).await.unwrap(), BatchState::Completed);
     assert_eq!(queue.last_report(bid).await.unwrap().unwrap().number, 2);
+    assert_eq!(counts().await, (2, 2, 0));
     clean(queue.session(), Dialect::Design).await;
 }
 
@@ -404,9 +411,19 @@ async fn how_much_a_report_names_is_known_without_it(tree: &Tree) {
     queue.session().set(at.as_str(), older.write(Dialect::Design), None).await.unwrap();
     assert_eq!(queue.report_counts(bid).await.unwrap(), Some(counts));
     queue.session().set(at.as_str(), noted.write(Dialect::Design), None).await.unwrap();
-    queue.session().set(BatchNode::StatusReport.of(bid), "damaged", None).await.unwrap();
+    let report_at = BatchNode::StatusReport.of(bid);
+    let (announced, _) = queue.session().get(report_at.as_str()).await.unwrap();
+    queue.session().delete(report_at.as_str(), None).await.unwrap();
+    assert_eq!(queue.report_counts(bid).await.unwrap(), None);
+    queue.session().create(report_at.as_str(), "damaged", Mode::Persistent).await.unwrap();
     assert!(matches!(queue.last_report(bid).await, Err(Error::Corrupt { .. })));
-    assert_eq!(queue.report_counts(bid).await.unwrap(), Some(counts));
+    assert_eq!(queue.report_counts(bid).await.unwrap(), Some(counts), "it is not read for that");
+    // Somebody else has written it: what was noted is not of this one.
+    let other = StatusReport { number: 2, ..report };
+    shard::write(queue.session(), &report_at, &other.write(Dialect::Design), None).await.unwrap();
+    assert_eq!(queue.report_counts(bid).await.unwrap(), Some(ReportCounts { number: 2, ..counts }));
+    queue.session().set(report_at.as_str(), announced, None).await.unwrap();
+    clean(queue.session(), Dialect::Design).await;
 }
 
 async fn bad_uuids_are_refused(tree: &Tree) {

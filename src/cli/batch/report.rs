@@ -31,7 +31,8 @@ enum Format {
 impl Report {
     pub(super) async fn run(self) -> Result<()> {
         let client = self.server.client()?;
-        let ask = client.get(&["batches", &self.batch, "report"]);
+        // However long it is: whoever reads it may be slow, and a report of very many jobs is long.
+        let ask = client.get(&["batches", &self.batch, "report"]).patient();
         if self.server.json() || self.format == Format::Json {
             let report: crate::api::wire::Report = client.send(ask).await?;
             return self.server.output().print(&report);

@@ -21,8 +21,8 @@ const COLUMNS: [&str; 13] = [
     "status",
     "message",
 ];
-/// A piece has this many rows.
-const ROWS: usize = 100;
+/// A piece has this many bytes, and what its last row has over it.
+const PIECE: usize = 16 << 10;
 
 /// A table that is made piece by piece.
 pub struct Table {
@@ -66,7 +66,8 @@ impl Table {
             writer.write_record(COLUMNS)?;
         }
         let mut count = 0;
-        while count < ROWS
+        // What the writer holds back is little.
+        while writer.get_ref().len() < PIECE
             && let Some(job) = self.jobs.next()
         {
             let (became, job) = job?;

@@ -193,7 +193,7 @@ fn an_attachment_that_no_server_would_take_is_cut_and_the_mail_says_where_the_re
     let message = write(&draft);
     let data = &message.attachments[0].data;
     // And what its last piece had over it.
-    assert!((LARGEST..LARGEST + (16 << 10)).contains(&data.len()), "{}", data.len());
+    assert!((LARGEST..LARGEST + (32 << 10)).contains(&data.len()), "{}", data.len());
     let text = String::from_utf8(data.clone()).unwrap();
     // What failed is never what is left out.
     assert!(text.lines().nth(1).unwrap().contains("jid0000095000"));
@@ -211,4 +211,12 @@ fn an_attachment_that_no_server_would_take_is_cut_and_the_mail_says_where_the_re
     }
     assert!(whole.starts_with(data));
     assert_eq!(String::from_utf8(whole).unwrap().lines().count(), 90_002);
+}
+
+#[test]
+fn an_attachment_of_long_messages_is_cut_as_well() {
+    let long = "It is not there. ".repeat(1_000);
+    let message = write(&draft(vec![], (0..1_000).map(|number| job(number, &long)).collect()));
+    let length = message.attachments[0].data.len();
+    assert!((LARGEST..LARGEST + (32 << 10) + long.len()).contains(&length), "{length}");
 }

@@ -2,6 +2,9 @@
 //!
 //! A process that was killed is registered until its session is over, so what is seen of a name may be its predecessor's. The sessions
 //! of the dead are remembered: they are no witness of what is done to those after them.
+//!
+//! Whoever does something to a process has it alone, so one that does not run then has ended by itself: that is a breach, and is
+//! looked for before each fault, which would hide it.
 
 use std::time::{Duration, Instant};
 
@@ -52,6 +55,9 @@ pub(super) async fn kill(world: &World, planned: &Planned) -> Result<Outcome> {
     let mut node = member.node().await;
     for _ in 0..TRIES {
         let sessions = busy(world, member).await?;
+        if member.is_revived(&world.book, &mut node, &sessions).await? {
+            continue;
+        }
         let mark = member.tail.mark();
         node.process.kill().await;
         member.bury(&sessions);
@@ -69,13 +75,16 @@ pub(super) async fn kill(world: &World, planned: &Planned) -> Result<Outcome> {
 /// `SIGSTOP` until the server has ended its session, and a little longer.
 pub(super) async fn freeze(world: &World, planned: &Planned) -> Result<Outcome> {
     let member = &world.members[planned.node];
-    let node = member.node().await;
+    let mut node = member.node().await;
     let mut tries = 0..TRIES;
     let (mark, sessions, held) = loop {
         if tries.next().is_none() {
             return Ok(Outcome::Missed(format!("{} held nothing", member.name)));
         }
-        busy(world, member).await?;
+        let sessions = busy(world, member).await?;
+        if member.is_revived(&world.book, &mut node, &sessions).await? {
+            continue;
+        }
         let mark = member.tail.mark();
         node.process.pause().await;
         // From here on it is the server alone that takes anything of it away.
@@ -114,6 +123,9 @@ pub(super) async fn replace(world: &World, planned: &Planned) -> Result<Outcome>
     let mut last = String::new();
     for _ in 0..TRIES {
         let sessions = busy(world, member).await?;
+        if member.is_revived(&world.book, &mut node, &sessions).await? {
+            continue;
+        }
         let mark = member.tail.mark();
         node.process.kill().await;
         member.bury(&sessions);
@@ -138,6 +150,9 @@ pub(super) async fn drain(world: &World, planned: &Planned) -> Result<Outcome> {
     for _ in 0..TRIES {
         let sessions = busy(world, member).await?;
         let held = world.locks_of(&sessions).await?;
+        if member.is_revived(&world.book, &mut node, &sessions).await? {
+            continue;
+        }
         let mark = member.tail.mark();
         let code = node.drained().await;
         // Without a quorum nobody can give anything back: then the server does it, when it has ended the session.

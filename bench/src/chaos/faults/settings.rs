@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use ingest_harness::let_pass;
 use reqwest::Method;
 use rustix::process::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::people;
 use super::super::schedule::Planned;
@@ -20,15 +20,25 @@ fn pool(planned: &Planned) -> &'static str {
     POOLS[usize::try_from(planned.variant).unwrap_or(0) % POOLS.len()]
 }
 
+/// The size that a pool gets. Another than it has: a pool that does not change proves nothing.
+fn another(variant: u32, pool: &Value) -> u64 {
+    let is_now = |size: &u64| [&pool["size"], &pool["live"]].iter().any(|now| now.as_u64() == Some(*size));
+    let wanted = u64::from(variant / 8 % 7);
+    // Of three in a row one is neither of two.
+    (wanted..wanted + 3).map(|size| 1 + size % 7).find(|size| !is_now(size)).unwrap_or(1)
+}
+
 /// A pool becomes larger or smaller, and then what its file says again.
 pub(super) async fn resize(world: &World, planned: &Planned) -> Result<Outcome> {
-    let (name, size) = (pool(planned), 1 + u64::from(planned.variant / 8 % 7));
+    let name = pool(planned);
     let path = format!("/api/v1/pools/{name}");
-    let told = format!("{} {name} to {size}", world.members[planned.node].name);
+    let told = format!("{} {name}", world.members[planned.node].name);
     let ask = |method, body| people_ask(world, planned.node, method, path.clone(), body);
     let Some(before) = ask(Method::GET, None).await else {
         return Ok(Outcome::Missed(format!("{told}: it does not answer")));
     };
+    let size = another(planned.variant, &before);
+    let told = format!("{told} to {size}");
     if ask(Method::PATCH, Some(json!({"size": size}))).await.is_none() {
         return Ok(Outcome::Missed(format!("{told}: it does not answer")));
     }
@@ -49,8 +59,8 @@ async fn people_ask(
     node: usize,
     method: Method,
     path: String,
-    body: Option<serde_json::Value>,
-) -> Option<serde_json::Value> {
+    body: Option<Value>,
+) -> Option<Value> {
     let answer = people::ask(world, node, method, &path, body.as_ref()).await.ok()?;
     answer.status.is_success().then_some(answer.body)
 }
@@ -87,4 +97,22 @@ pub(super) async fn reload(world: &World, planned: &Planned) -> Result<Outcome> 
     };
     let text = format!("{}, {what}", member.name);
     Ok(if seen.is_some() { Outcome::Witnessed(text) } else { Outcome::Missed(text) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_always_gets_another_size_than_it_has_and_the_same_one_for_a_seed() {
+        for variant in (0..200).map(|step| step * 8) {
+            for (size, live) in (1..=7).flat_map(|size| (0..=7).map(move |live| (size, live))) {
+                let pool = json!({"size": size, "live": live});
+                let new = another(variant, &pool);
+                assert!((1..=7).contains(&new) && new != size && new != live, "{variant}: {pool} to {new}");
+                assert_eq!(new, another(variant, &pool));
+            }
+            assert_ne!(another(variant, &json!({"size": 3, "live": null})), 3);
+        }
+    }
 }

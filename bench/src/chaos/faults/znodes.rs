@@ -38,22 +38,57 @@ enum What {
     Data,
     /// A node that nobody of ours makes.
     Name,
-    /// A ref that may have become right meanwhile: the end of the run compares all of them with their jobs.
-    Ref,
+    /// A ref of this job, which may have become right meanwhile.
+    Ref(Jid),
+}
+
+/// What was seen of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    There,
+    Gone,
+    /// The job has moved meanwhile, or the servers are away.
+    Unsure,
 }
 
 impl Spoilt {
-    async fn is_there(&self, world: &World) -> Result<bool> {
+    async fn look(&self, world: &World) -> Result<Seen> {
+        let before = self.job(world).await;
         let found = world.get_all(vec![self.path.clone()]).await?.remove(0);
-        Ok(match self.what {
+        let is_there = match self.what {
             What::Data => found.is_some_and(|data| data == GARBAGE),
             What::Name => found.is_some(),
-            What::Ref => false,
-        })
+            What::Ref(_) => return Ok(stray(&self.path, before, found.is_some(), self.job(world).await)),
+        };
+        Ok(if is_there { Seen::There } else { Seen::Gone })
+    }
+
+    /// The version of its job's status, and where the job belongs.
+    async fn job(&self, world: &World) -> Option<Placed> {
+        let What::Ref(jid) = self.what else { return None };
+        let job = world.queue.job(jid).await.ok()?;
+        Some((job.version, job.entry()))
     }
 
     fn concerns(&self, finding: &Finding) -> bool {
         finding.path == self.path || self.near.iter().any(|near| finding.path.contains(near.as_str()))
+    }
+}
+
+type Placed = (i32, QueueRef);
+
+/// Whether a ref leads astray that was looked for between two looks at its job. Refs move together with the status, so what is
+/// there while its version stays the same is right or wrong by that status.
+fn stray(path: &str, before: Option<Placed>, found: bool, after: Option<Placed>) -> Seen {
+    match (before, after) {
+        (Some((first, _)), Some((last, own))) if first == last => {
+            if found && own.path() != path {
+                Seen::There
+            } else {
+                Seen::Gone
+            }
+        }
+        _ => Seen::Unsure,
     }
 }
 
@@ -110,7 +145,7 @@ async fn job(world: &World, planned: &Planned, node: JobNode) -> Result<Option<S
     let near = near(jid, bid_of(world, jid).await);
     let done = spoil(world, JobNode::Lock.of(jid), vec![Op::set(path.clone(), GARBAGE, None)]).await?;
     if done {
-        world.ledger.spoil(jid);
+        world.ledger.spoil(jid, node);
     }
     Ok(done.then_some(Spoilt { path, what: What::Data, near }))
 }
@@ -129,7 +164,7 @@ async fn astray(world: &World, planned: &Planned) -> Result<Option<Spoilt>> {
     let path = QueueRef::new(elsewhere, Priority::DEFAULT, jid).path();
     let near = near(jid, bid_of(world, jid).await);
     let done = spoil(world, JobNode::Lock.of(jid), vec![Op::create(path.clone(), "")]).await?;
-    Ok(done.then_some(Spoilt { path, what: What::Ref, near }))
+    Ok(done.then_some(Spoilt { path, what: What::Ref(jid), near }))
 }
 
 /// The status of a batch whose jobs are under way.
@@ -154,7 +189,7 @@ async fn batch(world: &World, planned: &Planned) -> Result<Option<Spoilt>> {
 async fn put_right(world: &World, spoilt: Spoilt) -> Result<Outcome> {
     let options = Options::new(Dialect::Design);
     let (mut named, until) = (Vec::new(), Instant::now() + RIGHT_WITHIN);
-    loop {
+    let seen = loop {
         match fsck::check(world.session(), &options, &mut |_| ()).await {
             // The servers are away: once more.
             Err(_) if Instant::now() < until => {}
@@ -165,7 +200,11 @@ async fn put_right(world: &World, spoilt: Spoilt) -> Result<Outcome> {
                 report.findings = mine;
                 blame(world, others);
                 if report.findings.is_empty() {
-                    break;
+                    let seen = spoilt.look(world).await?;
+                    // A job that moves is not judged by a check: of a ref it may have been silent only this time.
+                    if !matches!(spoilt.what, What::Ref(_)) || seen == Seen::Gone || Instant::now() >= until {
+                        break seen;
+                    }
                 }
                 for code in report.findings.iter().map(|finding| finding.code.to_string()) {
                     if !named.contains(&code) {
@@ -182,8 +221,11 @@ async fn put_right(world: &World, spoilt: Spoilt) -> Result<Outcome> {
             }
         }
         let_pass(PAUSE).await;
+    };
+    ensure!(seen != Seen::There, "{} was spoilt, and nobody says so", spoilt.path);
+    if seen == Seen::Unsure {
+        return Ok(Outcome::Missed(format!("{}, and nobody could see whether it is right", spoilt.path)));
     }
-    ensure!(!spoilt.is_there(world).await?, "{} was spoilt, and nobody says so", spoilt.path);
     let by =
         if named.is_empty() { "a node put it right".into() } else { format!("fsck: {}", named.join(" ")) };
     Ok(Outcome::Witnessed(format!("{}, {by}", spoilt.path)))
@@ -197,5 +239,24 @@ fn blame(world: &World, findings: Vec<Finding>) {
             continue;
         }
         world.book.breach(format!("fsck, in the middle of work: {finding}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ref_is_astray_only_where_its_job_is_not_while_that_stays_as_it_is() {
+        let at = |version, state| Some((version, QueueRef::new(state, Priority::DEFAULT, Jid::new(7))));
+        let path = QueueRef::new(JobState::Recording, Priority::DEFAULT, Jid::new(7)).path();
+        let (waiting, recording) = (at(3, JobState::Downloading), at(9, JobState::Recording));
+        assert_eq!(stray(&path, waiting, true, waiting), Seen::There);
+        assert_eq!(stray(&path, waiting, false, waiting), Seen::Gone);
+        assert_eq!(stray(&path, recording, true, recording), Seen::Gone);
+        assert_eq!(stray(&path, recording, true, at(10, JobState::Notify)), Seen::Unsure);
+        assert_eq!(stray(&path, None, true, waiting), Seen::Unsure);
+        let urgent = Some((9, QueueRef::new(JobState::Recording, Priority::nearest(1), Jid::new(7))));
+        assert_eq!(stray(&path, urgent, true, urgent), Seen::There);
     }
 }

@@ -116,7 +116,7 @@ pub(crate) async fn judge(world: &World, jobs: &[Job]) -> Result<()> {
     each_submission_once(world, &made, jobs).await?;
     let rows = rows(&made);
     for job in jobs {
-        for wrong in wrongs(job, rows.get(job.payload.as_str()).copied(), world.ledger.is_spoilt(job.jid)) {
+        for wrong in wrongs(job, rows.get(job.payload.as_str()).copied(), &world.ledger.spoilt(job.jid)) {
             world.book.breach(format!("{}: {wrong}", job.jid));
         }
     }
@@ -162,13 +162,13 @@ async fn each_submission_once(world: &World, made: &[Made], jobs: &[Job]) -> Res
     Ok(())
 }
 
-/// What is wrong with a job.
-fn wrongs(job: &Job, row: Option<&Row>, spoilt: bool) -> Vec<String> {
+/// What is wrong with a job, of which somebody has spoilt these nodes.
+fn wrongs(job: &Job, row: Option<&Row>, spoilt: &[JobNode]) -> Vec<String> {
     let mut wrongs = Vec::new();
-    let end = match row.map(|row| row.fate) {
-        None => return vec![format!("nobody has deposited {}", job.payload)],
-        Some(Fate::Wrong) => JobState::Failed,
-        Some(Fate::Good | Fate::Missing) => JobState::Completed,
+    let Some(row) = row else { return vec![format!("nobody has deposited {}", job.payload)] };
+    let end = match row.fate {
+        Fate::Wrong => JobState::Failed,
+        Fate::Good | Fate::Missing => JobState::Completed,
     };
     if job.state != Some(end) {
         wrongs.push(format!("it is {:?} and not {end}: {}", job.state, job.message));
@@ -183,13 +183,26 @@ fn wrongs(job: &Job, row: Option<&Row>, spoilt: bool) -> Vec<String> {
     if job.locked {
         wrongs.push("it is locked".to_owned());
     }
-    if !spoilt {
-        wrongs.extend(job.history.as_ref().and_then(broken_life));
-        if row.is_some_and(|row| row.fate == Fate::Good) {
-            wrongs.extend(job.history.as_ref().and_then(failed_once));
-        }
+    // Whoever puts another node right notes that in the history, together with the status.
+    if !spoilt.contains(&JobNode::History) {
+        wrongs.extend(broken_life(job));
+    }
+    // Whatever cannot be read may fail a job, and then that is its message.
+    if spoilt.is_empty() {
+        wrongs.extend(match row.fate {
+            Fate::Good => job.history.as_ref().and_then(failed_once),
+            Fate::Wrong => wrong_reason(job, row),
+            Fate::Missing => None,
+        });
     }
     wrongs
+}
+
+/// A job whose file is not what was announced, and that has failed for something else.
+fn wrong_reason(job: &Job, row: &Row) -> Option<String> {
+    let reason = format!("{} was announced", row.announced());
+    (!job.message.contains(&reason))
+        .then(|| format!("it should say that {reason}, and says: {}", job.message))
 }
 
 /// Where a job has failed of which everything is good: no fault of ours, and no server that misbehaves for a while, may do that.
@@ -198,9 +211,14 @@ fn failed_once(history: &History) -> Option<String> {
     Some(format!("it is good, and had failed: {failed:?}"))
 }
 
-/// Where a history does not go from one state to the next, or has a commit twice.
-fn broken_life(history: &History) -> Option<String> {
+/// Where a history does not go from one state to the next, up to that of the job, or has a commit twice.
+fn broken_life(job: &Job) -> Option<String> {
+    let Some(history) = &job.history else { return Some("it has no history that can be read".to_owned()) };
     let entries = &history.entries;
+    let last = entries.last().map(|entry| entry.to);
+    if last != job.state {
+        return Some(format!("it is {:?}, and its history ends with {last:?}", job.state));
+    }
     let commits: BTreeSet<&str> = entries.iter().map(|entry| entry.commit.as_str()).collect();
     if commits.len() != entries.len() {
         return Some(format!("a commit stands twice in its history: {history:?}"));
@@ -264,7 +282,10 @@ mod tests {
             jid: Jid::new(1),
             bid: Some(bid),
             state: Some(state),
-            message: String::new(),
+            message: format!(
+                "http://host/d1/0.bin: sha-256 {} was announced, 00 came",
+                row(Fate::Wrong).announced()
+            ),
             payload: "/d1/0.bin".into(),
             queues: vec![state],
             lists: vec![(bid, list)],
@@ -279,7 +300,7 @@ mod tests {
     }
 
     fn found(job: &Job, fate: Fate) -> String {
-        wrongs(job, Some(&row(fate)), false).join("; ")
+        wrongs(job, Some(&row(fate)), &[]).join("; ")
     }
 
     #[test]
@@ -300,7 +321,7 @@ mod tests {
         let lists = vec![(Bid::new(1), BatchList::Completed), (Bid::new(1), BatchList::Failed)];
         assert!(found(&Job { lists, ..completed() }, Fate::Good).contains("in the lists"));
         assert!(found(&Job { locked: true, ..completed() }, Fate::Good).contains("locked"));
-        assert!(wrongs(&completed(), None, false)[0].contains("nobody has deposited"));
+        assert!(wrongs(&completed(), None, &[])[0].contains("nobody has deposited"));
     }
 
     #[test]
@@ -316,7 +337,29 @@ mod tests {
         let failed = Job { history: Some(life(&again)), ..completed() };
         assert!(found(&failed, Fate::Good).contains("had failed"));
         assert_eq!(found(&failed, Fate::Missing), "");
-        assert_eq!(wrongs(&failed, Some(&row(Fate::Good)), true), Vec::<String>::new());
+        assert_eq!(wrongs(&failed, Some(&row(Fate::Good)), &[JobNode::Status]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_job_without_a_history_up_to_its_end_is_found_unless_that_was_spoilt() {
+        let none = Job { history: None, ..completed() };
+        let empty = Job { history: Some(History::default()), ..completed() };
+        let early = Job { history: Some(life(&[JobState::Pending, JobState::Notify])), ..completed() };
+        for (job, said) in
+            [(none, "no history"), (empty, "ends with None"), (early, "ends with Some(Notify)")]
+        {
+            assert!(found(&job, Fate::Good).contains(said), "{said}");
+            let with = |spoilt: &[JobNode]| wrongs(&job, Some(&row(Fate::Good)), spoilt).len();
+            assert_eq!((with(&[JobNode::Status, JobNode::Priority]), with(&[JobNode::History])), (1, 0));
+        }
+    }
+
+    #[test]
+    fn a_wrong_file_whose_job_failed_for_something_else_is_found_unless_it_was_spoilt() {
+        let message = "http://host/d1/0.bin: connection reset (6 retries)".to_owned();
+        let other = Job { message, ..ended(JobState::Failed, BatchList::Failed) };
+        assert!(found(&other, Fate::Wrong).contains("was announced, and says: http"));
+        assert!(wrongs(&other, Some(&row(Fate::Wrong)), &[JobNode::Status]).is_empty());
     }
 
     #[test]

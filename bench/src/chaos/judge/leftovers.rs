@@ -59,9 +59,7 @@ async fn on_disks(world: &World, jobs: &[Job]) {
     for place in places {
         let left = || {
             // Of a machine that was replaced nothing is there any more, and nobody needs to have made it.
-            let mut left = below(&place).unwrap_or_else(|error| vec![format!("({error})")]);
-            left.retain(|path| path != FILE_SYSTEM && !kept.iter().any(|jid| path.contains(jid.as_str())));
-            left
+            unwanted(below(&place).unwrap_or_else(|error| vec![format!("({error})")]), &kept)
         };
         while !left().is_empty() && Instant::now() < until {
             let_pass(LOOK).await;
@@ -70,6 +68,12 @@ async fn on_disks(world: &World, jobs: &[Job]) {
             world.book.breach(format!("left in {}: {:?}", place.display(), left()));
         }
     }
+}
+
+/// What nobody needs, of what is there: not the files of these jobs.
+fn unwanted(mut found: Vec<String>, kept: &[String]) -> Vec<String> {
+    found.retain(|path| path != FILE_SYSTEM && !kept.iter().any(|jid| path.contains(jid.as_str())));
+    found
 }
 
 async fn children(world: &World, path: &str) -> Result<Vec<String>> {
@@ -123,5 +127,14 @@ mod tests {
         assert_eq!(found, [FILE_SYSTEM, "bid1/.manifest.ingest-part", "bid1/empty"]);
         assert!(below(&dir.path().join("nowhere")).unwrap().is_empty());
         assert!(below(&dir.path().join(FILE_SYSTEM)).is_err());
+    }
+
+    #[test]
+    fn only_the_files_of_jobs_that_have_failed_may_stay() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let found = [FILE_SYSTEM, "bid1/jid0000000004/a", "bid1/jid0000000005/a", "bid1/.ingest-file-system"];
+        let left = unwanted(names(&found), &names(&["jid0000000004"]));
+        assert_eq!(left, ["bid1/jid0000000005/a", "bid1/.ingest-file-system"]);
+        assert_eq!(unwanted(names(&["(permission denied)"]), &[]), ["(permission denied)"]);
     }
 }

@@ -210,7 +210,8 @@ impl World {
     /// An effect outside of the tree, behind a gate.
     fn mail(&self, at: usize, work: &BatchWork, report: &Report, next: &mut Vec<Step<World>>) {
         let mut to = self.clone();
-        if self.batch().version == work.version {
+        let may = self.batch().version == work.version;
+        if may {
             to.judge_mail(report);
             if !to.mails.contains(report) {
                 to.mails.push(report.clone());
@@ -221,7 +222,7 @@ impl World {
             to.nodes[at].batch = None;
         }
         let name = format!("node {at} mails report {}", report.number);
-        next.push(Step { name, fault: false, seen: None, to });
+        next.push(Step { name, fault: false, seen: may.then_some("a report is sent"), to });
     }
 
     fn judge_mail(&mut self, report: &Report) {
@@ -253,7 +254,7 @@ impl World {
         next.push(Step {
             name: format!("somebody makes {jid}"),
             fault: true,
-            seen: None,
+            seen: Some("somebody else makes a job"),
             to: to.tidied(tree),
         });
     }

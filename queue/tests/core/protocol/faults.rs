@@ -13,20 +13,21 @@ impl World {
         if self.faults == 0 {
             return;
         }
-        let mut broken = |name: String, change: &dyn Fn(&mut World, &mut Tree)| {
+        let mut broken = |name: String, seen: &'static str, change: &dyn Fn(&mut World, &mut Tree)| {
             let mut to = self.clone();
             to.faults -= 1;
             let mut tree = Tree::clone(&self.tree);
             change(&mut to, &mut tree);
-            next.push(Step { name, fault: true, seen: None, to: to.tidied(tree) });
+            next.push(Step { name, fault: true, seen: Some(seen), to: to.tidied(tree) });
         };
         let node = &self.nodes[at];
         for (number, lease) in node.leases.iter().enumerate().filter(|(_, lease)| !lease.dead) {
-            broken(format!("the worker of {} on node {at} dies", lease.jid), &|to, _| {
+            broken(format!("the worker of {} on node {at} dies", lease.jid), "a worker dies", &|to, _| {
                 to.nodes[at].leases[number].dead = true;
             });
             if node.is_free_for_jobs(setup) && !lease.released {
-                broken(format!("node {at} decides: give back {}", lease.jid), &|to, _| {
+                let name = format!("node {at} decides: give back {}", lease.jid);
+                broken(name, "a job is given back", &|to, _| {
                     to.nodes[at].hands.push(Given::new(Hand::of(vec![give_back(lease, false)])));
                 });
             }
@@ -34,14 +35,14 @@ impl World {
         if node.leases.is_empty() && node.hands.is_empty() && node.batch.is_none() {
             return;
         }
-        broken(format!("node {at} crashes"), &|to, _| {
+        broken(format!("node {at} crashes"), "a node crashes", &|to, _| {
             to.orphans.push(node.session);
             let fresh = &mut to.nodes[at];
             (fresh.leases, fresh.hands, fresh.batch) = (Vec::new(), Vec::new(), None);
             fresh.session += 1;
         });
         // It has not noticed: what it works on it still believes to have.
-        broken(format!("the session of node {at} expires"), &|to, tree| {
+        broken(format!("the session of node {at} expires"), "a session expires", &|to, tree| {
             tree.end_session(node.session);
             to.nodes[at].hands.clear();
             to.nodes[at].session += 1;
@@ -56,7 +57,8 @@ impl World {
             tree.end_session(*session);
             to.orphans.remove(number);
             let name = format!("the session {session} ends");
-            next.push(Step { name, fault: false, seen: None, to: to.tidied(tree) });
+            let seen = Some("the session of a node that crashed ends");
+            next.push(Step { name, fault: false, seen, to: to.tidied(tree) });
         }
     }
 }

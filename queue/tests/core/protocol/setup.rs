@@ -59,6 +59,26 @@ impl Setup {
         let states = std::iter::successors(Some(self.from), next).filter(|state| state.is_taken_from());
         u32::try_from(states.count()).unwrap() * u32::from(1 + self.asks) + u32::from(self.faults)
     }
+
+    /// What must happen somewhere, whatever else is looked for: all that may break, and all that a batch does. Otherwise
+    /// what is not explored any more would hold, too.
+    pub(super) fn always_seen(&self) -> Vec<&'static str> {
+        const BREAKS: &[&str] = &[
+            "a worker dies",
+            "a job is given back",
+            "a node crashes",
+            "the session of a node that crashed ends",
+            "a session expires",
+        ];
+        let whenever = |it: bool, seen: &'static [&'static str]| if it { seen } else { &[] };
+        [
+            whenever(self.faults > 0, BREAKS),
+            whenever(self.others > 0, &["somebody else makes a job"]),
+            whenever(self.rows > 0, &["rows become jobs"]),
+            whenever(self.batch, &["the batch ends", "a report is sent", "the report is finished"]),
+        ]
+        .concat()
+    }
 }
 
 /// What a person does.

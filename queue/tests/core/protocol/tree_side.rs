@@ -103,7 +103,7 @@ impl World {
         let (mut to, mut hand) = (self.clone(), Hand::clone(given));
         let error = match to.multi(given, session) {
             Ok(after) => {
-                let seen = seen_together(&hand);
+                let seen = seen_applied(&hand);
                 return to.applied(from, &hand, after, who, seen);
             }
             Err(error) => error,
@@ -280,15 +280,18 @@ impl Node {
     }
 }
 
-/// What goes together and must not be missing from what is explored.
-fn seen_together(hand: &Hand) -> Option<&'static str> {
+/// What is applied, alone or together, and must not be missing from what is explored.
+fn seen_applied(hand: &Hand) -> Option<&'static str> {
     let names: Vec<_> = hand.sending.rest().iter().map(|at| hand.meant[*at].name).collect();
     let handed_over = names.iter().filter(|name| **name == "done and handed over").count();
     let taken = names.iter().filter(|name| **name == "take").count();
-    match (names.len(), taken, handed_over) {
-        (0 | 1, ..) => None,
-        (all, taken, _) if taken == all => Some("claims go together"),
-        (all, _, handed_over) if handed_over == all => Some("hand-overs go together"),
+    match (names.as_slice(), taken, handed_over) {
+        (["expand"], ..) => Some("rows become jobs"),
+        (["end the batch"], ..) => Some("the batch ends"),
+        (["finish the report"], ..) => Some("the report is finished"),
+        ([] | [_], ..) => None,
+        (all, taken, _) if taken == all.len() => Some("claims go together"),
+        (all, _, handed_over) if handed_over == all.len() => Some("hand-overs go together"),
         (_, 1.., _) => Some("a claim and a commit go together"),
         _ => None,
     }

@@ -26,17 +26,17 @@ impl Packed {
         self.size
     }
 
-    /// The value, piece by piece. It is whole and undamaged if it was read to its end without an error.
-    pub fn reader(&self) -> io::Result<impl Read + use<>> {
-        let compressed = Parts { parts: self.parts.clone().into() };
+    /// The value, piece by piece. It is whole and undamaged if it was read to its end without an error. What was read is let go.
+    pub fn into_reader(self) -> io::Result<impl Read> {
+        let compressed = Parts { parts: self.parts.into() };
         let mut decoder = zstd::Decoder::new(compressed)?;
         decoder.window_log_max(WINDOW)?;
         Ok(Measured { value: decoder, size: self.size, read: 0 })
     }
 
-    pub(super) fn value(&self, path: &str) -> Result<Vec<u8>> {
+    pub(super) fn value(self, path: &str) -> Result<Vec<u8>> {
         let mut value = Vec::new();
-        self.reader()
+        self.into_reader()
             .and_then(|mut reader| reader.read_to_end(&mut value))
             .map_err(|error| Error::new(Kind::Corrupt, error.to_string()).with_path(path))?;
         Ok(value)
