@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use ingest_harness::let_pass;
+use ingest_queue::date::Date;
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -72,6 +73,15 @@ impl Tail {
     /// Whether this message was said since a mark.
     pub(crate) fn said(&self, mark: usize, message: &str) -> bool {
         self.since(mark, |line| line["message"] == message).is_some()
+    }
+
+    /// Whether it has said so at this date or later. Lines and dates are written alike.
+    pub(crate) fn said_after(&self, date: Date, message: &str) -> bool {
+        let date = date.to_string();
+        let fits = |line: &Value| {
+            line["message"] == message && line["timestamp"].as_str().is_some_and(|at| at >= date.as_str())
+        };
+        self.since(0, fits).is_some()
     }
 
     /// Waits for a line that fits, for so long.
@@ -198,6 +208,18 @@ mod tests {
         say(" said\"}\nthread 'x' panicked at y:\n");
         assert!(tail.said(mark, "half said"));
         assert_eq!(tail.panics().len(), 1);
+    }
+
+    #[test]
+    fn what_was_said_before_a_date_does_not_count() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("log");
+        std::fs::write(&file, "{\"timestamp\":\"2026-11-18T04:44:41.177Z\",\"message\":\"over\"}\n").unwrap();
+        let tail = Tail::new(file);
+        let at = |text: &str| text.parse::<Date>().unwrap();
+        assert!(tail.said_after(at("2026-11-18T04:44:41.177Z"), "over"));
+        assert!(!tail.said_after(at("2026-11-18T04:44:41.178Z"), "over"));
+        assert!(!tail.said_after(at("2026-11-18T04:44:00.000Z"), "under"));
     }
 
     #[test]

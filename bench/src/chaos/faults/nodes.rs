@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use ingest_harness::let_pass;
+use ingest_queue::date::{Clock, Date};
 use ingest_queue::ids::Jid;
 
 use super::super::member::{Member, OVER};
@@ -157,19 +158,45 @@ pub(super) async fn drain(world: &World, planned: &Planned) -> Result<Outcome> {
         let code = node.drained().await;
         // Without a quorum nobody can give anything back: then the server does it, when it has ended the session.
         let alone = member.tail.said(mark, OVER);
-        let left = if code == 0 && !alone { world.locks_of(&sessions).await? } else { Vec::new() };
+        let left =
+            if code == 0 && !alone { left_by(world, member, &sessions).await? } else { Left::default() };
         member.bury(&sessions);
         node.start_again();
         // The grace may be over while the tree is away: then what ran was given back or ended, and it says so.
         ensure!(matches!(code, 0 | GRACE_OVER), "{} was drained, and ended with {code}", member.name);
-        ensure!(left.is_empty(), "{} was drained, and has left {}", member.name, some(&left));
+        ensure!(left.locks.is_empty(), "{} was drained, and has left {}", member.name, some(&left.locks));
         member.ready(mark).await.with_context(|| format!("{} was drained", member.name))?;
         last = format!("{} had {}, and ended with {code}", member.name, some(&held));
-        if code == 0 && !alone && !held.is_empty() {
+        if code == 0 && !alone && !left.lost_before && !held.is_empty() {
             return Ok(Outcome::Witnessed(last));
         }
     }
     Ok(Outcome::Missed(last))
+}
+
+/// What a node has left that has ended.
+#[derive(Debug, Default)]
+struct Left {
+    locks: Vec<Jid>,
+    /// Some were of a session that the node had given up before, and that the servers had not ended yet.
+    lost_before: bool,
+}
+
+async fn left_by(world: &World, member: &Member, sessions: &[i64]) -> Result<Left> {
+    // What the node has given back may not have come to the server that is asked.
+    world.patiently("the newest there is", || world.session().sync()).await?;
+    let locks = world.locks_of(sessions).await?;
+    // Without a quorum a node gives its session up when its time is over; the servers only when they have a leader again.
+    let over_within = i64::try_from(OVER_WITHIN.as_millis()).unwrap_or(i64::MAX);
+    let lately = Date::from_millis(Clock::system().now().millis().saturating_sub(over_within));
+    let lost_before = !locks.is_empty() && member.tail.said_after(lately, OVER);
+    let until = Instant::now() + OVER_WITHIN;
+    let mut left = Left { locks, lost_before };
+    while lost_before && !left.locks.is_empty() && Instant::now() < until {
+        let_pass(LOOK).await;
+        left.locks = world.locks_of(sessions).await?;
+    }
+    Ok(left)
 }
 
 /// Whether the new one is registered while the old one still is.

@@ -3,6 +3,7 @@
 //! People find it with `fsck` and put it right with `fsck --repair`, if no node has done so before. Nothing else is repaired: whatever
 //! else `fsck` calls wrong then, with everything in full work, is a breach.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -122,11 +123,18 @@ async fn spoil(world: &World, lock: String, ops: Vec<Op>) -> Result<bool> {
     let mut all = vec![Op::ephemeral(lock.clone(), "{}")];
     all.extend(ops);
     all.push(Op::delete(lock, None));
-    match world.session().multi(all).await {
+    let tries = AtomicUsize::new(0);
+    let sent = world.patiently("spoiling something", || {
+        tries.fetch_add(1, Ordering::Relaxed);
+        world.session().multi(all.clone())
+    });
+    match sent.await.map_err(anyhow::Error::downcast::<ingest_store::Error>) {
         Ok(_) => Ok(true),
-        Err(error) if matches!(error.kind(), Kind::NodeExists | Kind::NoNode) => Ok(false),
-        // Perhaps: whoever looks sees whether it is spoilt.
-        Err(error) => Err(error.into()),
+        // Its answer was lost, and it was applied: what it makes is there.
+        Err(Ok(error)) if tries.load(Ordering::Relaxed) > 1 && error.failed_op() == Some(1) => Ok(true),
+        Err(Ok(error)) if matches!(error.kind(), Kind::NodeExists | Kind::NoNode) => Ok(false),
+        Err(Ok(error)) => Err(error.into()),
+        Err(Err(error)) => Err(error),
     }
 }
 
