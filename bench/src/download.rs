@@ -63,6 +63,11 @@ impl Load {
         format!("http://{server}/{}/{number}", self.bytes)
     }
 
+    /// A little of it, for the server and the system to become warm.
+    fn warm_up(&self) -> Load {
+        Load { files: self.files.min(50), bytes: self.bytes.min(100_000_000), ..*self }
+    }
+
     /// Files, or megabytes, per second.
     // Far below the 2^52 that a float counts exactly.
     #[allow(clippy::cast_precision_loss)]
@@ -86,10 +91,11 @@ fn measure_all(context: &Context) -> Result<()> {
     if loads.is_empty() {
         bail!("no such case; known are: {}", Load::all(context.long).map(|load| load.case()).join(", "));
     }
-    context.report.plan(loads.len() * 4);
+    context.report.plan(loads.len() * 5);
     let server = Server::start()?;
     for load in loads {
         let expected = load_digests(&load)?;
+        warm_up(context, &load, &server.address)?;
         let measure = |what: &str, run: &dyn Fn(&Path) -> Result<u64>| {
             let _part = context.report.part(&format!("{}, {what}", load.case()));
             let dir = scratch::directory()?;
@@ -117,6 +123,17 @@ fn measure_all(context: &Context) -> Result<()> {
         #[allow(clippy::cast_precision_loss)]
         let peak = peak as f64 / 1e6;
         report.print(&report.row(format!("{} peak memory", load.case()), peak, "mb"))?;
+    }
+    Ok(())
+}
+
+/// A little of everything that is measured, unmeasured.
+fn warm_up(context: &Context, load: &Load, server: &str) -> Result<()> {
+    let _part = context.report.part(&format!("{}, warming up", load.case()));
+    let load = load.warm_up();
+    by_curl(scratch::directory()?.path(), &load, server)?;
+    for algorithm in ["sha-256", "sha-512"] {
+        by_fetcher(scratch::directory()?.path(), &load, server, algorithm)?;
     }
     Ok(())
 }
