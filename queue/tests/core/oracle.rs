@@ -3,7 +3,7 @@
 
 use ingest_queue::dialect::Dialect;
 use ingest_queue::ids::{Bid, Jid};
-use ingest_queue::map::{BatchNode, HeldQueue, JobNode};
+use ingest_queue::map::{BatchNode, HeldQueue, JobNode, Priority, QueueRef};
 use ingest_queue::plan::batch::BatchAction;
 use ingest_queue::plan::job::Action;
 use ingest_queue::states::{AccessState, BatchList, BatchState, JobState, States, Who};
@@ -79,7 +79,7 @@ pub(crate) fn forecast(world: &World, call: &Call) -> Forecast {
             told.job = Some(entry.jid);
             told.who = Some(Who::Timekeeper);
             told.attempt = true;
-            told.fate = fate_of_acquire(view, job);
+            told.fate = fate_of_acquire(view, job, *entry);
             if told.fate == Fate::Done && world.is_in_hand(queue, &JobNode::Lock.of(entry.jid)) {
                 told.fate = Fate::Open;
             }
@@ -178,10 +178,12 @@ fn is_live(engine: &ModelEngine, queue: &ingest_queue::queue::Queue) -> bool {
     engine.live_sessions().contains(&queue.session().id())
 }
 
-fn fate_of_acquire(view: &View, job: &JobView) -> Fate {
+fn fate_of_acquire(view: &View, job: &JobView, entry: QueueRef) -> Fate {
     let held = job.state() == JobState::Pending && view.held_queues.contains(HeldQueue::Ingest.name());
     let crashed = job.status.start_processing_date.is_some();
-    let may = job.lock.is_none() && job.state().is_taken_from() && !held;
+    // By a ref that is not the job's own any more, nobody gets it.
+    let own = entry.priority == Priority::nearest(job.priority);
+    let may = own && job.lock.is_none() && job.state().is_taken_from() && !held;
     if may && crashed && job.timeouts + 1 >= MAX_TIMEOUTS && job.state().is_working() {
         return Fate::Poisoned;
     }

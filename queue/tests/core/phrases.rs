@@ -1,7 +1,7 @@
 //! Events that follow each other: the usual ways of batches and jobs, so that the ends of the tables are
 //! reached, among events in no order.
 
-use ingest_queue::map::AccessSize;
+use ingest_queue::map::{AccessSize, Priority};
 use ingest_queue::plan::batch::BatchAction;
 use ingest_queue::plan::job::Action;
 use ingest_queue::states::{AccessState, JobState};
@@ -74,9 +74,11 @@ fn whole_life((node, uuid, clean): (u8, u8, bool)) -> Vec<Event> {
     events
 }
 
-/// A job through some states, then one more step, then somebody else.
+/// A job that is asked for by a ref of another priority first, then by its own, through some states, then one more step, then
+/// somebody else.
 fn walk((node, job, states, step, action): (u8, u8, usize, JobStep, Action)) -> Vec<Event> {
-    let mut events = vec![Event::Acquire { node, job, stale: None }];
+    let acquire = |stale| Event::Acquire { node, job, stale };
+    let mut events = vec![acquire(Some(Priority::LAST)), acquire(None)];
     events.extend((0..states).map(|_| Event::WithJob { lease: 0, step: JobStep::HandOver }));
     events.push(Event::WithJob { lease: 0, step });
     events.push(Event::Act { node, job, action, force: false });
