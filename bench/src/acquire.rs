@@ -169,7 +169,8 @@ impl Queued {
 
     async fn acquire_for(&self, span: Duration) -> Result<Cost> {
         let (started, mut cost) = (Instant::now(), Cost::default());
-        while started.elapsed() < span {
+        // At least one: a cost without an acquire is no number.
+        while cost.acquired == 0 || started.elapsed() < span {
             let asked = Instant::now();
             let candidate = self.finder.next(JobState::Pending).await.context("the finder has ended")?;
             cost.finding += asked.elapsed();

@@ -46,8 +46,9 @@ use self::schedule::Planned;
 use self::world::World;
 use crate::Context;
 
-/// How often faults are made again that were seen too rarely: the machine may have been busy with something else.
-const AGAIN: usize = 3;
+/// How long faults are made again that were seen too rarely, beyond the length of the run. A slow machine needs more tries until a
+/// fault hits something; a fault that is never seen must still end the run.
+const AGAIN_FOR: Duration = Duration::from_mins(10);
 /// How often it is told how far it is.
 const PROGRESS: Duration = Duration::from_secs(10);
 
@@ -103,7 +104,8 @@ fn minutes(length: Duration) -> f64 {
 /// The faults, the healing, and the judgement.
 async fn live(world: &Arc<World>, length: Duration, kinds: &[Kind]) -> Result<Judged> {
     let of = Arc::clone(world);
-    let load = tokio::spawn(async move { load::run(&of, length).await });
+    let misdeeds = if kinds.contains(&Kind::BadServer) { Kind::BadServer.minimum(length) } else { 0 };
+    let load = tokio::spawn(async move { load::run(&of, length, misdeeds).await });
     let of = Arc::clone(world);
     let watch = Watch(tokio::spawn(async move { watch(&of).await }));
     let lanes = Lane::SCHEDULED.map(|lane| {
@@ -130,11 +132,19 @@ async fn drive(world: &Arc<World>, length: Duration, plan: Vec<Planned>) {
         let_pass(planned.at.saturating_sub(world.book.elapsed())).await;
         make(world, planned.clone()).await;
     }
-    for number in 1..=AGAIN {
+    let is_rare = |kind: Kind| world.book.count(kind).witnessed < kind.minimum(length);
+    let mut number = 0;
+    while plan.iter().any(|planned| is_rare(planned.kind)) {
+        number += 1;
         for planned in &plan {
-            if world.book.count(planned.kind).witnessed < planned.kind.minimum(length) {
+            if world.book.elapsed() >= length + AGAIN_FOR {
+                return;
+            }
+            if is_rare(planned.kind) {
+                // Another node each time, and another variant: some variants need something that is not always there.
                 let node = (planned.node + number) % world.members.len();
-                make(world, Planned { node, ..planned.clone() }).await;
+                let variant = planned.variant.wrapping_add(u32::try_from(number).unwrap_or(0));
+                make(world, Planned { node, variant, ..planned.clone() }).await;
             }
         }
     }

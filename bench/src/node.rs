@@ -70,6 +70,9 @@ const WORKERS: usize = 128;
 /// What is asked of the chain, by engine.
 const LEAST: [(&str, f64); 2] = [(ZOOKEEPER, 1.0), (EMBEDDED, 1.5)];
 
+/// How much a slice in which too little was completed is extended at a time.
+const GRAIN: Duration = Duration::from_millis(10);
+
 /// Before anything is measured, the states of the chain fill.
 const FILLING: Duration = Duration::from_secs(5);
 
@@ -283,9 +286,16 @@ impl Chain {
     async fn go_on(&mut self, span: Span) -> Result<()> {
         self.daemon.go_on()?;
         let_pass(span.warm_up).await;
+        let before = self.daemon.completed().await?;
         let from = now();
         let_pass(span.measured).await;
-        let to = now();
+        let mut to = now();
+        // On a slow machine a short slice can end before a job does. Those that were being completed when it began do not count.
+        let wanted = (before + self.crew.pools().others as u64 + 1).min(self.jobs);
+        while self.daemon.completed().await? < wanted {
+            let_pass(GRAIN).await;
+            to = now();
+        }
         self.daemon.stop()?;
         self.slices.push(Slice { from, to });
         Ok(())

@@ -24,13 +24,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use ingest_harness::{Matcher, RequestKind};
 use ingest_queue::map;
 use ingest_queue::states::JobState;
 use ingest_store::Session;
 use ingest_store::recipes::look;
 use tempfile::TempDir;
 
-use self::batch::Expanding;
+use self::batch::{Expanding, Killed};
 use crate::acquire::{self, Queued};
 use crate::node::daemon::{self, Daemon, Home, Pools};
 use crate::report;
@@ -179,9 +180,26 @@ impl Scale {
         let manifest = self.dir.path().join(format!("{name}.checkm"));
         crate::manifest::write(&manifest, rows)?;
         let tree = self.open(name).await?;
-        let home = Home::new(&self.engine(name))?;
-        let daemon = home.start(&self.program, WAITING).await?;
-        let expanding = batch::expand(&self.program, daemon, &tree.session, &manifest, rows, killed).await?;
+        // A short manifest may be expanded before a busy machine lets this process kill the node. So the answer to the commit in the
+        // middle is held back: the node cannot go on from there.
+        let link = (killed && rows < FULL).then(|| self.trees.link());
+        let engine = match &link {
+            Some(link) => self.engine_at(&format!("{}/{name}", link.connect_string())),
+            None => self.engine(name),
+        };
+        let daemon = Home::new(&engine)?.start(&self.program, WAITING).await?;
+        let middle = link.as_ref().map(|link| {
+            let commits = Matcher::kind(RequestKind::Multi).with_path("/expansion");
+            link.stall_reply(commits.skip(batch::commits_before_the_middle(rows)))
+        });
+        let killed = match middle {
+            Some(middle) => Killed::At(middle),
+            None if killed => Killed::WhenSeen,
+            None => Killed::Never,
+        };
+        let mut expanding =
+            batch::expand(&self.program, daemon, &tree.session, &manifest, rows, killed).await?;
+        expanding.home = expanding.home.on(&self.engine(name));
         self.all_wait(&tree.session, rows).await?;
         tree.close().await?;
         Ok(expanding)

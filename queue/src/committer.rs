@@ -239,6 +239,11 @@ impl Committer {
         &self.counts
     }
 
+    /// The number of plans that were handed in and have no answer yet.
+    pub fn unanswered(&self) -> usize {
+        self.under_way.numbers.lock().1.len()
+    }
+
     /// Waits until everything that was handed in before this call has been answered, whether or not anybody waits
     /// for the answers.
     pub async fn settled(&self) {

@@ -168,6 +168,11 @@ impl Queue {
         self.committer.counts()
     }
 
+    /// The number of plans that were handed to the committer and have no answer yet.
+    pub fn unanswered_commits(&self) -> usize {
+        self.committer.unanswered()
+    }
+
     /// Releases the locks and the slots of this session that nobody here claims, also those that were on their way when they were
     /// given up; returns their paths.
     pub async fn sweep_locks(&self) -> Result<Vec<String>> {

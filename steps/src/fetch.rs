@@ -131,6 +131,12 @@ impl Fetcher {
         &self.rules
     }
 
+    /// How many requests wait for their turn (`fetch.per_host`, `fetch.per_node`).
+    #[doc(hidden)]
+    pub fn waiting(&self) -> usize {
+        self.turns.waiting()
+    }
+
     /// The client for addresses that do not come from outside: this node's own, and those of the nodes beside it. It follows
     /// no redirects, and trusts the same authorities. None if this node has no URL.
     pub fn inside(&self) -> Option<&reqwest::Client> {

@@ -14,19 +14,20 @@ use serde_json::json;
 
 use super::kit::{Answer, TestNode, configure, on_a_server};
 
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(3);
 
 pub(crate) async fn result(node: &TestNode, id: &str) -> serde_json::Value {
     let path = format!("/api/v1/requests/{id}/result?wait=20");
     // The node answers when there is news: each time the request is further, and at last with the result.
-    for _ in 0..10 {
+    eventually(&format!("the result of {id}"), PATIENCE, || async {
         let answer = node.get(&path).await;
         if answer.status == 200 {
-            return answer.json;
+            return Some(answer.json);
         }
         assert!(answer.is(202).headers.get("retry-after").is_none(), "it has waited");
-    }
-    panic!("{id} has no result");
+        None
+    })
+    .await
 }
 
 #[tokio::test]

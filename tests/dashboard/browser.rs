@@ -11,7 +11,7 @@ use ingest_harness::eventually;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(3);
 /// How `WebDriver` names an element.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
@@ -158,12 +158,21 @@ impl Browser {
         self.post("/execute/async", json!({"script": script, "args": []})).await
     }
 
-    /// Waits until a look is true.
+    /// Waits until a look is true. A look that fails is not true yet: what it looks at may not be drawn, because the page
+    /// changes just then.
     pub(crate) async fn until(&self, what: &str, script: &str) {
-        let done = eventually_or(what, || async { (self.look(script).await == true).then_some(()) }).await;
+        let last = std::cell::RefCell::new(None);
+        let done = eventually_or(what, || async {
+            let looked = self.try_post("/execute/sync", json!({"script": script, "args": []})).await;
+            let is_true = looked.as_ref().is_ok_and(|seen| *seen == true);
+            *last.borrow_mut() = looked.err();
+            is_true.then_some(())
+        })
+        .await;
         if done.is_none() {
             let page = self.look("return document.body.innerText").await;
-            panic!("waited in vain for {what}; the page says:\n{}", page.as_str().unwrap_or_default());
+            let (page, error) = (page.as_str().unwrap_or_default(), last.take().unwrap_or_default());
+            panic!("waited in vain for {what}; {error}; the page says:\n{page}");
         }
     }
 
@@ -171,6 +180,21 @@ impl Browser {
     pub(crate) async fn shows(&self, text: &str) {
         let script = format!("return document.body.innerText.includes({})", json!(text));
         self.until(&format!("the text {text:?}"), &script).await;
+    }
+
+    /// Waits until the open dialog has a text: a notice of an earlier action may have the same one.
+    pub(crate) async fn dialog_shows(&self, text: &str) {
+        let script = format!(
+            "return (document.querySelector('dialog[open]')?.innerText ?? '').includes({})",
+            json!(text)
+        );
+        self.until(&format!("the text {text:?} in the dialog"), &script).await;
+    }
+
+    /// Closes the dialog that shows what was done, and waits until it is gone.
+    pub(crate) async fn close_dialog(&self) {
+        self.click_by("xpath", "//dialog[@open]//footer//button[normalize-space()='Close']").await;
+        self.until("the dialog to be gone", "return !document.querySelector('dialog')").await;
     }
 
     /// Waits until the content of the page, without menu and messages, has a text.

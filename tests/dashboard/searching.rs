@@ -66,8 +66,8 @@ pub(crate) async fn jobs_are_searched_and_acted_upon_together(node: &TestNode, b
         "nothing is done before it is confirmed"
     );
     browser.click("Hold 1 job").await;
-    browser.shows("1 job of 1 changed.").await;
-    browser.click_css("dialog footer .primary").await;
+    browser.dialog_shows("1 job of 1 changed.").await;
+    browser.close_dialog().await;
     node.job_is(first, "held").await;
     assert_eq!(node.get(&format!("jobs/{second}")).await["state"], "pending");
 
@@ -78,8 +78,8 @@ pub(crate) async fn jobs_are_searched_and_acted_upon_together(node: &TestNode, b
     browser.click("Act on all that match…").await;
     browser.click("Show what it would do").await;
     browser.click("Release 1 job").await;
-    browser.shows("1 job of 1 changed.").await;
-    browser.click_css("dialog footer .primary").await;
+    browser.dialog_shows("1 job of 1 changed.").await;
+    browser.close_dialog().await;
     node.job_is(first, "pending").await;
     finds(browser, &[]).await;
     node.send(Method::DELETE, "holds/queues/ingest", json!({})).await;
@@ -147,8 +147,8 @@ pub(crate) async fn what_failed_of_a_batch_is_requeued(node: &TestNode, browser:
         "nothing is done before it is confirmed"
     );
     browser.click("Requeue 1 job").await;
-    browser.shows("1 job of 1 changed.").await;
-    browser.click_css("dialog footer .primary").await;
+    browser.dialog_shows("1 job of 1 changed.").await;
+    browser.close_dialog().await;
     was_tried_again(&node.job_is(&jid, "completed").await);
     browser.until("a completed job", "return document.querySelector('tbody .is-completed') !== null").await;
 }

@@ -10,7 +10,7 @@ use ingest_harness::{FileServer, eventually};
 use reqwest::StatusCode;
 use tempfile::TempDir;
 
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(3);
 /// Lines of its log that are shown when a test fails.
 const SHOWN: usize = 200;
 

@@ -16,14 +16,12 @@ const SESSION: Duration = Duration::from_secs(15);
 
 /// Waits until a second has passed without anything but pings.
 async fn quiet(proxy: &Proxy) {
-    for _ in 0..30 {
+    eventually("a second with nothing but pings", 2 * PATIENCE, || async {
         proxy.reset_counts();
         let_pass(Duration::from_secs(1)).await;
-        if proxy.counts().keys().all(|kind| *kind == RequestKind::Ping) {
-            return;
-        }
-    }
-    panic!("it does not come to rest: {:?}", proxy.counts());
+        proxy.counts().keys().all(|kind| *kind == RequestKind::Ping).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

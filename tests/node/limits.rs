@@ -4,11 +4,11 @@
 //! whatever happens to a node that holds some, all five are in use again when its session is over, and what it did
 //! with them before is not committed any more.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use ingest_harness::FileServer;
 use ingest_harness::clock::PATIENCE;
+use ingest_harness::{FileServer, Proxy, Server};
 use ingest_queue::ids::{Bid, Jid};
 use ingest_queue::limits::rules::{Kind, Semaphore};
 use ingest_queue::limits::set::Wanted;
@@ -24,6 +24,8 @@ use crate::place::Place;
 
 const LIMIT: usize = 5;
 const JOBS: usize = 20;
+/// So long that no node loses its session because the machine is busy. The tests end the session of the node that is gone.
+const SESSION: Duration = Duration::from_secs(40);
 
 fn semaphore() -> Semaphore {
     Semaphore::new(Kind::Collection, "tests")
@@ -100,6 +102,8 @@ struct Three {
     place: Place,
     files: FileServer,
     nodes: Vec<Node>,
+    /// The link of each node to the server, by its name.
+    links: BTreeMap<&'static str, Proxy>,
     queue: Queue,
     witness: Witness,
 }
@@ -107,22 +111,26 @@ struct Three {
 impl Three {
     /// Nodes that share a limit of five, and downloads that wait at their door.
     async fn new() -> Self {
-        let connect = ingest_harness::shared_connect_string_with_chroot().await;
-        let place = Place::at(connect, Duration::from_secs(2));
+        let (server, chroot) = (Server::shared().await, ingest_harness::chroot());
+        let place = Place::at(format!("{}{chroot}", server.connect_string()), SESSION);
         let files = FileServer::start().await;
         let queue = place.queue().await;
         let witness = Witness::new(&place).await;
-        let mut nodes = Vec::new();
+        let (mut nodes, mut links) = (Vec::new(), BTreeMap::new());
         for name in ["node-1", "node-2", "node-3"] {
             let limit = i64::try_from(LIMIT).unwrap();
-            let setup = place.node(name).set("limits.collections.tests", limit);
+            let link = Proxy::start(server.address());
+            let connect = format!("{}{chroot}", link.connect_string());
+            links.insert(name, link);
+            let setup = place.node(name).set("store.engine.zookeeper.connect", connect);
+            let setup = setup.set("limits.collections.tests", limit);
             nodes.push(setup.set("pools.downloading.size", 4).start());
         }
         for node in &nodes {
             node.ready().await;
         }
         files.hold();
-        Self { place, files, nodes, queue, witness }
+        Self { place, files, nodes, links, queue, witness }
     }
 
     /// Submits more than there are slots, and waits until all of those are in use.
@@ -157,8 +165,9 @@ impl Three {
         (self.nodes.remove(most), had)
     }
 
-    /// Waits until the slots of one that is gone are all in use again, by others.
+    /// Ends the session of one that is gone, and waits until its slots are all in use again, by others.
     async fn full_again(&mut self, without: &str, had: usize, freed: usize) {
+        self.links[without].expire_latest_session().await;
         let wanted = |seen: &Seen| seen.freed >= freed + had && seen.held.len() == LIMIT;
         self.witness.until("all slots in use again", wanted).await;
         let holders = self.holders().await;

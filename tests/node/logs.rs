@@ -47,8 +47,12 @@ async fn every_line_of_work_says_which_job_of_which_batch_where_and_for_the_how_
 #[tokio::test(flavor = "multi_thread")]
 async fn text_can_be_read_and_what_repeats_itself_is_counted() {
     let place = Place::shared().await;
-    let setup =
-        place.node("node-1").set("log.format", "text").set("log.filter", "info").set("log.throttle.times", 3);
+    let setup = place
+        .node("node-1")
+        .set("log.format", "text")
+        .set("log.filter", "info")
+        .set("log.throttle.times", 3)
+        .set("log.throttle.within", "1h");
     let node = setup.start();
     node.process.says("ready", |output| output.contains(" INFO ready node=node-1").then_some(())).await;
     worked(&place, &node).await;

@@ -13,19 +13,24 @@ use crate::kit::{self, many};
 use crate::place::Place;
 
 const JOBS: usize = 4;
+/// So long that no node loses its session because the machine is busy. The test ends the session of the frozen node.
+const SESSION: Duration = Duration::from_secs(40);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_wakes_up_after_its_session_commits_nothing_and_begins_anew() {
-    let connect = ingest_harness::shared_connect_string_with_chroot().await;
-    let place = Place::at(connect, Duration::from_secs(2));
+    let server = Server::shared().await;
+    let (proxy, chroot) = (Proxy::start(server.address()), ingest_harness::chroot());
+    let place = Place::at(format!("{}{chroot}", server.connect_string()), SESSION);
     let files = FileServer::start().await;
-    let frozen = place.node("frozen").ready().await;
+    let connect = format!("{}{chroot}", proxy.connect_string());
+    let frozen = place.node("frozen").set("store.engine.zookeeper.connect", connect).ready().await;
     let queue = place.queue().await;
     files.hold();
     files.pass(1);
     let bid = kit::submit(&queue, many(&files, "early", JOBS)).await;
     let before = files.until("downloads of the first node", |traffic| traffic.open == JOBS as u64).await;
     frozen.process.pause().await;
+    proxy.expire_latest_session().await;
 
     // Its successor gets every job when the server has ended its session.
     let other = place.node("other").ready().await;
@@ -66,7 +71,7 @@ async fn a_node_that_wakes_up_after_its_session_commits_nothing_and_begins_anew(
 async fn a_commit_that_was_on_its_way_when_a_node_was_frozen_is_refused() {
     let server = Server::shared().await;
     let (proxy, chroot) = (Proxy::start(server.address()), ingest_harness::chroot());
-    let place = Place::at(format!("{}{chroot}", server.connect_string()), Duration::from_secs(2));
+    let place = Place::at(format!("{}{chroot}", server.connect_string()), SESSION);
     let files = FileServer::start().await;
     let connect = format!("{}{chroot}", proxy.connect_string());
     let frozen = place.node("frozen").set("store.engine.zookeeper.connect", connect).ready().await;
@@ -82,6 +87,7 @@ async fn a_commit_that_was_on_its_way_when_a_node_was_frozen_is_refused() {
     files.pass(1);
     proxy.wait_for(RequestKind::Multi, 1).await;
     frozen.process.pause().await;
+    proxy.expire_latest_session().await;
     let other = place.node("other").ready().await;
     files.release();
     checks::completed_once(&queue, bid, JOBS).await;

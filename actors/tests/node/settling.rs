@@ -52,6 +52,10 @@ async fn a_node_that_comes_back_in_time_takes_its_own_feeds_and_nobody_elses(on:
     let (first, other) = (worker(&place, &boxes, "first").await, worker(&place, &boxes, "other").await);
     let queue = place.queue().await;
     even(&settled(&queue, 2, FEEDS).await);
+    // What is in the tree is seen there before the node that put it there has its answer, and counts it.
+    for node in ["first", "other"] {
+        has_heard(&queue, node).await;
+    }
     let (divided, taken) = (divisions(&queue).await, recorder.taken());
     // Nobody here waits for that long: what is divided before it is back is divided too early.
     settle_for(&place, &boxes, &first, 100 * PATIENCE);
@@ -67,7 +71,6 @@ async fn a_node_that_comes_back_in_time_takes_its_own_feeds_and_nobody_elses(on:
     settle_for(&place, &boxes, &first, Duration::from_millis(50));
     let other = worker(&place, &boxes, "other").await;
     even(&settled(&queue, 2, FEEDS).await);
-    // What is in the tree is seen there before whoever put it there has its answer, and it is counted.
     eventually("half of the feeds to be taken", PATIENCE, || async {
         (recorder.taken() >= taken + FEEDS / 2).then_some(())
     })

@@ -19,7 +19,7 @@ use super::people;
 use super::world::{WAITING, World, working};
 
 /// So long nothing may change while something is under way.
-const STALL: Duration = Duration::from_secs(90);
+const STALL: Duration = Duration::from_mins(5);
 const LOOK: Duration = Duration::from_millis(300);
 /// How often what failed is requeued.
 const ROUNDS: usize = 3;

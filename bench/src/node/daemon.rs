@@ -158,6 +158,14 @@ impl Daemon {
         Ok(note.trim().trim_end_matches('/').to_owned())
     }
 
+    /// How many jobs are completed, as its API says.
+    pub(crate) async fn completed(&self) -> Result<u64> {
+        let client = reqwest::Client::builder().no_proxy().build()?;
+        let answer = client.get(format!("{}/api/v1/states/counts", self.address()?)).send().await?;
+        let counts: serde_json::Value = answer.error_for_status()?.json().await?;
+        counts["jobs"]["completed"].as_u64().context("the node does not say how many jobs are completed")
+    }
+
     /// As a machine that loses its power: nothing is ended, nothing is given back.
     pub(crate) async fn kill(mut self) -> Result<Home> {
         self.signal(Signal::KILL)?;

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use ingest_harness::{DroppedReply, Witness};
 use ingest_queue::ids::Bid;
 use ingest_queue::map::BatchNode;
 use ingest_queue::nodes::{Expansion, Node as _};
@@ -18,6 +19,9 @@ use crate::node::daemon::{Daemon, Home, Memory};
 /// The longest that nothing may come of an expansion: a lost session is missed first.
 const PATIENCE: Duration = Duration::from_mins(3);
 
+/// A commit of an expansion makes more jobs, and less than twice as many.
+const ROWS_PER_COMMIT: u64 = 84;
+
 /// How an expansion went.
 pub(super) struct Expanding {
     pub(super) home: Home,
@@ -30,13 +34,27 @@ pub(super) struct Expanding {
     pub(super) memory: Memory,
 }
 
+/// When the node that expands is killed.
+pub(super) enum Killed {
+    Never,
+    /// As soon as half of the rows are seen to have jobs.
+    WhenSeen,
+    /// When the answer to a commit in the middle was held back.
+    At(Witness<DroppedReply>),
+}
+
+/// How many commits of an expansion are answered before one that is past the middle, and before the end.
+pub(super) fn commits_before_the_middle(rows: u64) -> u64 {
+    rows / 2 / ROWS_PER_COMMIT
+}
+
 pub(super) async fn expand(
     program: &Path,
     mut daemon: Daemon,
     session: &Session,
     manifest: &Path,
     rows: u64,
-    killed: bool,
+    killed: Killed,
 ) -> Result<Expanding> {
     let began = Instant::now();
     let said = super::submit(program, &daemon.address()?, manifest).output().await?;
@@ -47,13 +65,19 @@ pub(super) async fn expand(
     let (first, began) = (reach(session, bid, 1).await?, Instant::now());
     let (mut killed_at, mut again, mut down) = (0, Duration::ZERO, Duration::ZERO);
     let mut memory = daemon.memory()?;
-    if killed {
-        reach(session, bid, rows / 2).await?;
+    if !matches!(killed, Killed::Never) {
+        match killed {
+            Killed::At(middle) => drop(middle.happened().await),
+            _ => drop(reach(session, bid, rows / 2).await?),
+        }
         memory = daemon.memory()?;
         let lost = Instant::now();
         let home = daemon.kill().await?;
         killed_at = cursor(session, bid).await?.map_or(0, |expansion| expansion.next);
-        ensure!(killed_at < rows, "it was expanded before the node could be killed");
+        ensure!(
+            (rows / 2..rows).contains(&killed_at),
+            "the node was killed at row {killed_at} of {rows}, and not after the middle"
+        );
         daemon = home.start(program, WAITING).await?;
         reach(session, bid, killed_at + 1).await?;
         (again, down) = (lost.elapsed(), lost.elapsed());

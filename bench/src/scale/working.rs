@@ -78,8 +78,9 @@ impl Scale {
             }
         }
         let report = &self.context.report;
-        // Too few are left of a manifest that is not long.
-        if many.len() == ROUNDS {
+        // A node goes on while it is told to end, so of a short manifest too few jobs may be left for a later round. The first
+        // round always has enough.
+        if !many.is_empty() {
             let case = |waiting| format!("{ZOOKEEPER} node at work, {waiting} waiting");
             let row = report.row(case(self.rows), middle(many), "per_s");
             report.print(&row.against(case(jobs), middle(small)))?;
@@ -95,9 +96,14 @@ impl Scale {
         let before = completed(&tree.session).await?;
         let (first, last) = (before + jobs / 5, before + jobs * 4 / 5);
         let daemon = home.start(&self.program, COMPARED).await?;
+        let started = (before, Instant::now());
         let per_s = if last < all {
-            let (from, began) = reach(&tree.session, first).await?;
+            let (mut from, mut began) = reach(&tree.session, first).await?;
             let (to, ended) = reach(&tree.session, last).await?;
+            if to == from {
+                // Both were reached between two looks, because this process got no turn: then all of it counts.
+                (from, began) = started;
+            }
             // Far below the 2^52 that a float counts exactly.
             #[allow(clippy::cast_precision_loss)]
             let done = (to - from) as f64;

@@ -141,19 +141,13 @@ fn every_plan_is_applied_once_or_refused_whatever_gets_lost() {
 async fn while_in_doubt(
     engine: &ModelEngine,
     units: [Unit; 2],
-    meanwhile: &[Op],
+    meanwhile: Vec<Op>,
 ) -> (Result<()>, Result<()>) {
     let committer = Committer::start(engine.session().await, Together::default());
-    engine.plan([Turn { after: 0, loss: Some(Loss::Answer) }, Turn { after: 9, loss: None }]);
+    engine.plan([Turn { after: 0, loss: Some(Loss::Answer) }]);
+    engine.write_at_loss(meanwhile);
     let [first, second] = units;
-    let others = async {
-        for _ in 0..5 {
-            tokio::task::yield_now().await;
-        }
-        engine.write(meanwhile);
-    };
-    let (first, second, ()) = tokio::join!(committer.commit(first), committer.commit(second), others);
-    (first, second)
+    tokio::join!(committer.commit(first), committer.commit(second))
 }
 
 #[tokio::test]
@@ -165,9 +159,11 @@ async fn a_lock_that_was_taken_away_meanwhile_does_not_hide_that_the_others_were
         Mark::holds("/lock", "ours"),
     );
     let moved = Unit::new(vec![Op::set("/b", "moved", 0)], Mark::holds("/b", "moved"));
-    let meanwhile = [Op::delete("/lock", None), Op::set("/a", "forced", None), Op::create("/lock", "theirs")];
-    let (_, moved) = while_in_doubt(&engine, [acquire, moved], &meanwhile).await;
+    let meanwhile =
+        vec![Op::delete("/lock", None), Op::set("/a", "forced", None), Op::create("/lock", "theirs")];
+    let (_, moved) = while_in_doubt(&engine, [acquire, moved], meanwhile).await;
     moved.unwrap();
+    assert_eq!(engine.tree().get("/lock").unwrap().data, "theirs", "it was taken away meanwhile");
     assert_eq!(engine.tree().get("/b").unwrap().version, 1);
 }
 
@@ -177,15 +173,9 @@ async fn what_another_has_removed_does_not_stand_for_what_is_still_there() {
     engine.write(&[Op::create("/x", ""), Op::create("/y", "")]);
     let remove = |path: &str| Unit::new(vec![Op::delete(path, None)], Mark::Gone(path.to_owned()));
     let committer = Committer::start(engine.session().await, Together::default());
-    engine.plan([Turn { after: 0, loss: Some(Loss::Request) }, Turn { after: 9, loss: None }]);
-    let another = async {
-        for _ in 0..5 {
-            tokio::task::yield_now().await;
-        }
-        engine.write(&[Op::delete("/x", None)]);
-    };
-    let (_, second, ()) =
-        tokio::join!(committer.commit(remove("/x")), committer.commit(remove("/y")), another);
+    engine.plan([Turn { after: 0, loss: Some(Loss::Request) }]);
+    engine.write_at_loss(vec![Op::delete("/x", None)]);
+    let (_, second) = tokio::join!(committer.commit(remove("/x")), committer.commit(remove("/y")));
     second.unwrap();
     assert!(engine.tree().get("/y").is_none(), "it is said to be removed");
 }

@@ -226,13 +226,22 @@ struct Shared {
     budget: usize,
     /// Each multi as it was sent, and whether it was applied: to be asked for by the tests of the committer.
     multis: Vec<(Vec<Op>, bool)>,
+    /// What another program writes as soon as something gets lost.
+    at_loss: Vec<Op>,
 }
 
 impl ModelEngine {
     /// A tree with only its root, that answers so many calls.
     pub(crate) fn new(budget: usize) -> Self {
-        let (sessions, turns, multis) = (BTreeMap::new(), VecDeque::new(), Vec::new());
-        let shared = Shared { tree: Tree::new(), sessions, opened: 0, turns, budget, multis };
+        let shared = Shared {
+            tree: Tree::new(),
+            sessions: BTreeMap::new(),
+            opened: 0,
+            turns: VecDeque::new(),
+            budget,
+            multis: Vec::new(),
+            at_loss: Vec::new(),
+        };
         Self { shared: Arc::new(Mutex::new(shared)) }
     }
 
@@ -248,6 +257,11 @@ impl ModelEngine {
     /// Another program's writes, that ask nobody.
     pub(crate) fn write(&self, ops: &[Op]) {
         self.shared.lock().tree.multi(ops, 0).unwrap();
+    }
+
+    /// The same, right after the next call that gets lost: before anybody can react to the loss.
+    pub(crate) fn write_at_loss(&self, ops: Vec<Op>) {
+        self.shared.lock().at_loss = ops;
     }
 
     pub(crate) fn live_sessions(&self) -> BTreeSet<i64> {
@@ -340,7 +354,11 @@ impl EngineSession for ModelSession {
             for _ in 0..turn.after {
                 tokio::task::yield_now().await;
             }
-            let lost = || Err(Error::new(Kind::ConnectionLoss, "planned"));
+            let lost = || {
+                let shared = &mut *engine.shared.lock();
+                shared.tree.multi(&std::mem::take(&mut shared.at_loss), 0).unwrap();
+                Err(Error::new(Kind::ConnectionLoss, "planned"))
+            };
             match turn.loss {
                 Some(Loss::Request) => lost(),
                 Some(Loss::Answer) => {

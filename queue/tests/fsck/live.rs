@@ -1,5 +1,8 @@
 //! A check of a tree in full work: everything changes, each change is whole, and nothing is found.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use ingest_queue::dialect::Dialect;
 use ingest_queue::fsck::{self, Options};
 use ingest_queue::ids::{Bid, Jid};
@@ -10,7 +13,7 @@ use ingest_store::{Op, Session};
 use rand::Rng;
 
 use crate::planted::{empty, job_ops, now};
-use crate::tree::{Tree, on_both_engines};
+use crate::tree::{PATIENCE, Tree, on_both_engines};
 
 on_both_engines!(work_that_goes_on_gives_no_finding, a_half_move_is_found_while_work_goes_on);
 
@@ -106,20 +109,31 @@ impl Writer {
 async fn work_that_goes_on_gives_no_finding(tree: &Tree) {
     let (session, checker) = (tree.session().await, tree.session().await);
     let mut writer = Writer::new(&session).await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = stop.clone();
     let writing = tokio::spawn(async move {
-        for _ in 0..MOVES {
+        let mut moves = 0;
+        while moves < MOVES || !stopped.load(Ordering::Relaxed) {
             writer.step().await;
+            moves += 1;
         }
     });
-    let (mut checks, mut suspects) = (0, 0);
-    while !writing.is_finished() || checks == 0 {
-        let report = fsck::check(&checker, &Options::new(Dialect::Design), &mut |_| ()).await.unwrap();
-        assert_eq!(report.text(), "", "in check {checks}");
-        checks += 1;
-        suspects += report.counts.suspects;
-    }
+    // The work goes on until a check has met a job that was moving: without that this shows nothing.
+    let checking = async {
+        let mut checks = 0;
+        while !writing.is_finished() {
+            let report = fsck::check(&checker, &Options::new(Dialect::Design), &mut |_| ()).await.unwrap();
+            assert_eq!(report.text(), "", "in check {checks}");
+            checks += 1;
+            if report.counts.suspects > 0 {
+                stop.store(true, Ordering::Relaxed);
+            }
+        }
+    };
+    // Only a check that never meets one takes this long.
+    tokio::time::timeout(20 * PATIENCE, checking).await.expect("no check met a job that was moving");
     writing.await.unwrap();
-    assert!(suspects > 0, "the check has never met a job that was moving, so this shows nothing");
+    assert!(stop.load(Ordering::Relaxed), "the writer has failed");
     fsck::clean(&checker, Dialect::Design).await.unwrap();
 }
 

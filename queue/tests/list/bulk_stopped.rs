@@ -148,7 +148,11 @@ async fn interrupt(faulty: &Faulty, session: &Session, call: usize, fault: Fault
         }
         () = faulty.happened(), if matches!(fault, Fault::KillBefore | Fault::KillAfter) => None,
     };
-    let happened = faulty.has_happened();
+    let happened = faulty.calls() > call;
+    if happened {
+        // The call was made. Its fault may still be on its way, if another call of the run ended it.
+        within(faulty.happened()).await;
+    }
     // A fault that the run did not meet must not meet what follows.
     faulty.break_call(usize::MAX, fault);
     let ended_well = outcome.is_some_and(|outcome| outcome.is_ok());

@@ -146,12 +146,10 @@ where
         (calls, expected)
     };
     assert!(calls > 3, "the story makes only {calls} calls");
-    let mut missed = 0;
     for (number, fault) in (0..calls).flat_map(|number| faults.iter().map(move |fault| (number, *fault))) {
         let what = format!("{fault:?} at call {number} of {calls}");
         let ground = Ground::on(soil, &prepare).await;
         if !strike(&ground, number, fault, &story, &what).await {
-            missed += 1;
             continue;
         }
         let next = ground.node().await;
@@ -167,16 +165,14 @@ where
         }
         next.session().close().await.unwrap();
     }
-    // Jobs that are committed side by side share a multi or not, so that a run may make fewer calls.
-    let all = calls * faults.len();
-    assert!(missed * 5 <= all, "{missed} of {all} faults never came");
 }
 
 fn survivable(fault: Fault) -> bool {
     matches!(fault, Fault::LoseRequest | Fault::LoseAnswer)
 }
 
-/// Runs a story until its fault has struck it; `false` if it ended before that call.
+/// Runs a story until its fault has struck it; `false` if it made no such call: jobs that are committed side by side share a
+/// multi or not, so a run may make fewer calls than another.
 async fn strike<S, F>(ground: &Ground, number: usize, fault: Fault, story: &S, what: &str) -> bool
 where
     S: Fn(Queue) -> F,
@@ -195,9 +191,12 @@ where
             return true;
         }
     };
-    if answer.is_ok() && !ground.faulty.has_happened() {
+    let calls = ground.faulty.calls();
+    if answer.is_ok() && calls <= number {
+        assert!(calls > 3, "{what}: the story makes only {calls} calls");
         return false;
     }
+    // The call was made. Its fault may still be on its way, if another call of the story ended it.
     within(ground.faulty.happened()).await;
     // A read that nobody waited for may be the one that was struck.
     assert!(answer.is_ok() || !survivable(fault), "{what}: {answer:?}");

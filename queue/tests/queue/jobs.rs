@@ -1,5 +1,9 @@
 //! What a person, the queue and the timekeeper do to jobs, and what they are refused.
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+
 use ingest_queue::dialect::Dialect;
 use ingest_queue::error::{Error, Next};
 use ingest_queue::index::finder::Finder;
@@ -255,16 +259,16 @@ async fn a_lock_whose_worker_died_before_it_was_taken_is_swept_when_it_has_been(
     let place = entry(&queue, jids[0]).await;
     let session = tree.session().await;
     let (late, serving) = Queue::with_committer(&session, queue.settings().clone(), clock());
-    // It reads the job, and hands in its plan; nobody serves.
-    let read = async {
-        for _ in 0..20 {
-            session.sync().await.unwrap();
-        }
-    };
-    tokio::select! {
-        biased;
-        answer = late.acquire(place, "pool") => panic!("{answer:?}"),
-        () = read => {}
+    // The worker reads the job and hands in its plan; nothing serves the committer. The plan is handed in while the
+    // future is polled, so the count is checked after each poll: no wait, and no guess at how many polls it takes.
+    {
+        let mut acquire = pin!(late.acquire(place, "pool"));
+        poll_fn(|context| match acquire.as_mut().poll(context) {
+            Poll::Ready(answer) => panic!("{answer:?}"),
+            Poll::Pending if late.unanswered_commits() == 1 => Poll::Ready(()),
+            Poll::Pending => Poll::Pending,
+        })
+        .await;
     }
     assert_eq!(late.release_all_of("pool").await.unwrap(), 0);
     let swept = tokio::select! {

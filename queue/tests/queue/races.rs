@@ -15,6 +15,7 @@ use ingest_queue::plan::job::Change;
 use ingest_queue::queue::Queue;
 use ingest_queue::states::{BatchList, JobState};
 use ingest_store::{Kind, Session};
+use tokio::sync::watch;
 
 use crate::tree::Tree;
 use crate::world::{clean, deposit, new_job, path_of_work, priority, queue, status, waiting};
@@ -24,6 +25,9 @@ const JOBS: usize = 500;
 
 /// Who took what, in order, by node and state.
 type Log = Arc<Mutex<BTreeMap<(usize, JobState), Vec<QueueRef>>>>;
+
+/// The nodes that have taken something.
+type Racers = watch::Sender<BTreeSet<usize>>;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn eight_nodes_bring_five_hundred_jobs_to_their_end_and_commit_each_state_once() {
@@ -39,13 +43,13 @@ async fn eight_nodes_bring_five_hundred_jobs_to_their_end_and_commit_each_state_
         .collect();
     let bid = deposit(&watcher, "race", &jobs).await.unwrap();
 
-    let log = Log::default();
+    let (log, racers) = (Log::default(), Racers::default());
     let mut nodes = Vec::new();
     for node in 0..NODES {
         let queue = queue(&tree).await;
         let finder = Arc::new(Finder::start(queue.session(), Settings::default()).await.unwrap());
         for state in path_of_work(Dialect::Design).into_iter().filter(|state| state.is_taken_from()) {
-            let worker = work(queue.clone(), finder.clone(), node, state, log.clone());
+            let worker = work(queue.clone(), finder.clone(), node, state, log.clone(), racers.clone());
             nodes.push(tokio::spawn(worker));
         }
     }
@@ -77,7 +81,7 @@ async fn eight_nodes_bring_five_hundred_jobs_to_their_end_and_commit_each_state_
 }
 
 /// One worker of one state, as a pool drives it.
-async fn work(queue: Queue, finder: Arc<Finder>, node: usize, state: JobState, log: Log) {
+async fn work(queue: Queue, finder: Arc<Finder>, node: usize, state: JobState, log: Log, racers: Racers) {
     while let Some(candidate) = finder.next(state).await {
         let entry = candidate.entry;
         let mut lease = match queue.acquire(entry, &format!("{state}")).await {
@@ -94,6 +98,10 @@ async fn work(queue: Queue, finder: Arc<Finder>, node: usize, state: JobState, l
             Err(error) => panic!("{entry:?}: {error}"),
         };
         log.lock().unwrap().entry((node, state)).or_default().push(entry);
+        // Whoever is first waits with a job in its hands until another node has one: so it is a race, however long the
+        // other nodes take to start.
+        racers.send_if_modified(|nodes| nodes.insert(node));
+        racers.subscribe().wait_for(|nodes| nodes.len() > 1).await.unwrap();
         queue.succeed(&mut lease, &Change::default()).await.unwrap();
         finder.finished(entry);
     }

@@ -116,7 +116,9 @@ fn configuration(dir: &Path, zookeeper: Option<&str>) -> String {
     format!(
         "# Written by `ingestd demo`.\n\
          [node]\nname = \"demo\"\ndir = {node}\n\n{engine}\n\n[api]\nlisten = \"127.0.0.1:0\"\n\n\
-         [work]\ndir = {work}\n\n[profiles]\ndir = {profiles}\n\n\
+         [work]\ndir = {work}\n\n\
+         # The sample deposits are small: they have room on a disk that is nearly full.\n[provisioning]\nmax_used = 1.0\n\n\
+         [profiles]\ndir = {profiles}\n\n\
          # The sample deposits are on this machine.\n[fetch]\nallowed = [\"127.0.0.0/8\"]\n\n\
          [storage.default]\nkind = \"ocfl\"\ndir = {storage}\n\n\
          [inventory]\nkind = \"sqlite\"\npath = {inventory}\n\n\

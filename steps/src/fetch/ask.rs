@@ -9,6 +9,7 @@
 use std::collections::HashMap;
 use std::error::Error;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use reqwest::header::{HeaderMap, LOCATION};
@@ -35,6 +36,8 @@ pub(super) struct Turns {
     node: Arc<Semaphore>,
     hosts: Mutex<HashMap<String, Arc<Semaphore>>>,
     per_host: usize,
+    /// How many have asked for a turn and have none.
+    waiting: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -46,16 +49,22 @@ struct Turn {
 impl Turns {
     pub(super) fn new(per_host: usize, per_node: usize) -> Self {
         let node = Arc::new(Semaphore::new(per_node.clamp(1, Semaphore::MAX_PERMITS)));
-        Self { node, hosts: Mutex::default(), per_host: per_host.clamp(1, Semaphore::MAX_PERMITS) }
+        let per_host = per_host.clamp(1, Semaphore::MAX_PERMITS);
+        Self { node, hosts: Mutex::default(), per_host, waiting: AtomicUsize::new(0) }
     }
 
     /// First the host, then the node: whoever waits for a busy host keeps nobody else from working.
     async fn take(&self, host: &str) -> Turn {
         let host = self.host(host);
+        let _waiting = Waiting::begin(&self.waiting);
         // The semaphores are never closed, so both are always there.
         let host = host.acquire_owned().await.ok();
         let node = self.node.clone().acquire_owned().await.ok();
         Turn { _host: host, _node: node }
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::SeqCst)
     }
 
     fn host(&self, host: &str) -> Arc<Semaphore> {
@@ -65,6 +74,22 @@ impl Turns {
             hosts.retain(|_, semaphore| Arc::strong_count(semaphore) > 1);
         }
         hosts.entry(host.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(self.per_host))).clone()
+    }
+}
+
+/// Counts one that waits, also if it is dropped meanwhile.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn begin(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

@@ -17,6 +17,9 @@ pub(crate) struct Kit {
     pub(crate) cancel: Cancel,
 }
 
+/// How long anything is waited for that must happen.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
+
 /// The server may be reached, pauses are short, and nothing else is.
 pub(crate) fn rules() -> Rules {
     Rules {

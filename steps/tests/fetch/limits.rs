@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use ingest_steps::fetch::{Fetcher, Rules, Wanted};
+use ingest_harness::eventually;
+use ingest_steps::fetch::{Rules, Wanted};
 use tokio::sync::Semaphore;
 
-use crate::kit::{Kit, fails, rules};
+use crate::kit::{Kit, PATIENCE, fails, rules};
 use ingest_harness::bad_server::{Act, GoodFile, answer, head, redirect};
 
 /// What the sockets of both sides may hold beyond what was read.
@@ -111,11 +112,11 @@ async fn no_more_requests_at_a_time_than_the_rules_say() {
             })
             .collect();
         arrived.acquire_many(2).await.unwrap().forget();
-        // Whoever else could come would come while another client goes there and back many times.
-        let other = Fetcher::new(rules()).unwrap();
-        for _ in 0..30 {
-            other.size(&kit.server.url("/ping")).await;
-        }
+        // All others have come as far as they may.
+        eventually("four that wait for a turn", PATIENCE, || async {
+            (kit.fetcher.waiting() == 4).then_some(())
+        })
+        .await;
         assert_eq!(kit.server.requests("/a"), 2);
         go.add_permits(6);
         for fetch in fetches {

@@ -4,6 +4,8 @@
 
 mod addresses;
 mod anything;
+#[path = "../kit/clock.rs"]
+mod clock;
 mod kit;
 mod limits;
 mod resume;

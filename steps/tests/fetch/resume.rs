@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use ingest_harness::eventually;
 use ingest_steps::outcome::{Cancel, Failure};
 use tokio::sync::Semaphore;
 
-use crate::kit::{Kit, body, fails, rules, sha256};
+use crate::kit::{Kit, PATIENCE, body, fails, rules, sha256};
 use ingest_harness::bad_server::{Act, GoodFile, answer, head};
 
 const SIZE: usize = 200_000;
@@ -244,15 +245,8 @@ async fn cancelling_stops_in_the_middle_and_keeps_the_part() {
     let file = GoodFile::new(body(SIZE), "1");
     let first = file.clone();
     kit.server.on("/a", move |request| [first.cut(request, CUT), vec![Act::Stall]].concat());
-    let stopping = async {
-        while kit.progress.done().1 < CUT as u64 {
-            tokio::task::yield_now().await;
-        }
-        kit.cancel.cancel();
-    };
-    let wanted = kit.wanted("/a");
-    let (result, ()) = tokio::join!(kit.fetch(&wanted), stopping);
-    assert_eq!(result, Err(Failure::Cancelled));
+    kit.progress.cancel_at(CUT as u64, &kit.cancel);
+    assert_eq!(kit.fetch_path("/a").await, Err(Failure::Cancelled));
     assert_eq!(std::fs::metadata(kit.part()).unwrap().len(), CUT as u64);
     assert_eq!(kit.fetch_path("/a").await, Err(Failure::Cancelled), "and does not begin");
 
@@ -274,9 +268,10 @@ async fn two_fetches_to_one_name_do_not_mix() {
     });
     let wanted = kit.wanted("/slow");
     let second = async {
-        while kit.progress.done().1 < CUT as u64 {
-            tokio::task::yield_now().await;
-        }
+        eventually("the first half", PATIENCE, || async {
+            (kit.progress.done().1 >= CUT as u64).then_some(())
+        })
+        .await;
         let refused = kit.fetch_path("/other").await;
         go.add_permits(1);
         refused

@@ -2,14 +2,28 @@
 
 use std::time::Duration;
 
+use ingest_harness::eventually;
 use ingest_steps::fetch::Rules;
 
-use crate::kit::{Kit, body, fails, later, rules, sha256};
+use crate::clock::{HOUR, jump};
+use crate::kit::{Kit, PATIENCE, body, fails, later, rules, sha256};
 use ingest_harness::bad_server::{Act, GoodFile, answer, head};
 
-/// So short that a test can wait for it.
-fn hasty() -> Rules {
-    Rules { stall: Duration::from_millis(150), connect_timeout: Duration::from_millis(150), ..rules() }
+/// Limits that only a jump of the clock reaches.
+fn endless() -> Rules {
+    Rules { stall: HOUR, connect_timeout: HOUR, ..rules() }
+}
+
+/// Lets the limits of each of `tries` requests pass, when its request has arrived and so much of its answer is here.
+async fn stall_each(kit: &Kit, path: &str, tries: usize, part: Option<u64>) {
+    for number in 1..=tries {
+        eventually(&format!("request {number} of {path}"), PATIENCE, || async {
+            let here = part.is_none() || std::fs::metadata(kit.part()).ok().map(|part| part.len()) == part;
+            (kit.server.requests(path) == number && here).then_some(())
+        })
+        .await;
+        jump(3 * HOUR).await;
+    }
 }
 
 #[tokio::test]
@@ -107,28 +121,33 @@ async fn an_open_ended_answer_that_is_too_short_may_have_been_cut() {
 
 #[tokio::test]
 async fn a_server_that_stalls_is_given_up() {
-    let kit = Kit::with(hasty()).await;
+    let kit = Kit::with(endless()).await;
     kit.server.on("/silent", |_| vec![Act::Stall]);
     kit.server.on("/in-the-header", |_| vec![Act::send("HTTP/1.1 200 OK\r\nContent-"), Act::Stall]);
     kit.server.on("/in-the-body", |_| {
         vec![Act::Send(head(200, &[("Content-Length", "10")])), Act::send("four"), Act::Stall]
     });
-    for path in ["/silent", "/in-the-header", "/in-the-body"] {
-        later(kit.fetch_path(path).await);
+    // A part without a validator is emptied before the next request, so that its length witnesses the latest answer.
+    for (path, part) in [("/silent", None), ("/in-the-header", None), ("/in-the-body", Some(4))] {
+        let (fetched, ()) = tokio::join!(kit.fetch_path(path), stall_each(&kit, path, 4, part));
+        later(fetched);
         assert_eq!(kit.server.requests(path), 4, "{path}");
     }
 }
 
 #[tokio::test]
 async fn a_server_that_creeps_is_given_up() {
-    let kit = Kit::with(Rules { retries: 1, slowest: 10_000_000, ..hasty() }).await;
+    // How fast a body comes is measured by the real clock: all of it would take 200 times the limit, on any machine.
+    let stall = Duration::from_millis(150);
+    let kit = Kit::with(Rules { retries: 1, slowest: 10_000_000, stall, ..endless() }).await;
     let pause = Duration::from_millis(10);
     kit.server.on("/header", move |_| {
         vec![Act::Drip([b"HTTP/1.1 200 OK\r\nX: ".to_vec(), vec![b'x'; 3_000]].concat(), pause)]
     });
     kit.server.on("/body", move |_| vec![Act::Send(head(200, &[])), Act::Drip(vec![b'x'; 3_000], pause)]);
-    for path in ["/header", "/body"] {
-        later(kit.fetch_path(path).await);
+    let (header, ()) = tokio::join!(kit.fetch_path("/header"), stall_each(&kit, "/header", 2, None));
+    for (path, fetched) in [("/header", header), ("/body", kit.fetch_path("/body").await)] {
+        later(fetched);
         assert_eq!(kit.server.requests(path), 2, "{path}");
     }
     assert!(kit.server.sent() < 3_000);
@@ -136,13 +155,14 @@ async fn a_server_that_creeps_is_given_up() {
 
 #[tokio::test]
 async fn a_stalled_server_that_wakes_up_is_continued() {
-    let kit = Kit::with(hasty()).await;
+    let kit = Kit::with(endless()).await;
     let file = GoodFile::new(body(100_000), "1");
     kit.server.on("/a", move |request| match request.number {
         1 => [file.cut(request, 60_000), vec![Act::Stall]].concat(),
         _ => file.serve(request),
     });
-    assert_eq!(kit.fetch_path("/a").await.unwrap().digests, [sha256(&body(100_000))]);
+    let (fetched, ()) = tokio::join!(kit.fetch_path("/a"), stall_each(&kit, "/a", 1, Some(60_000)));
+    assert_eq!(fetched.unwrap().digests, [sha256(&body(100_000))]);
     assert_eq!(kit.server.seen("/a")[1].range(), Some(60_000));
 }
 
@@ -178,12 +198,11 @@ async fn an_endless_header_is_bounded() {
 #[tokio::test]
 async fn nobody_listening_is_later() {
     let kit = Kit::new().await;
-    let port = {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.local_addr().unwrap().port()
-    };
+    // It has the port, and does not listen: nobody else can get it meanwhile.
+    let deaf = tokio::net::TcpSocket::new_v4().unwrap();
+    deaf.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let mut wanted = kit.wanted("/a");
-    wanted.url.set_port(Some(port)).unwrap();
+    wanted.url.set_port(Some(deaf.local_addr().unwrap().port())).unwrap();
     let why = later(kit.fetch(&wanted).await);
     assert!(why.contains("3 retries"), "{why}");
 }

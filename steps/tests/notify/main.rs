@@ -140,10 +140,10 @@ async fn the_calls_are_bounded_and_the_last_answer_is_told_without_the_password(
 
 #[tokio::test]
 async fn a_service_that_is_away_is_called_as_often() {
-    let port = {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.local_addr().unwrap().port()
-    };
+    // It has the port, and does not listen: nobody else can get it meanwhile.
+    let deaf = tokio::net::TcpSocket::new_v4().unwrap();
+    deaf.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let port = deaf.local_addr().unwrap().port();
     let why = call(&format!("http://127.0.0.1:{port}"), quick()).await.unwrap_err().to_string();
     assert!(why.contains("called 4 times"), "{why}");
 }
@@ -167,9 +167,10 @@ async fn a_call_can_be_stopped() {
     let body = json!({});
     let calling = notifier.call(&callback, "jid0000000001", &body, "key", &progress, &cancel);
     let stopping = async {
-        while service.calls.lock().is_empty() {
-            tokio::task::yield_now().await;
-        }
+        ingest_harness::eventually("a call", Duration::from_mins(2), || async {
+            (!service.calls.lock().is_empty()).then_some(())
+        })
+        .await;
         cancel.cancel();
     };
     let (failure, ()) = tokio::join!(calling, stopping);

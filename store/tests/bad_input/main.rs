@@ -26,6 +26,6 @@ pub(crate) fn says(error: &Error, kind: Kind, parts: &[&str]) {
 }
 
 pub(crate) async fn within<T>(what: impl Future<Output = T>) -> T {
-    let patience = Duration::from_secs(20);
-    tokio::time::timeout(patience, what).await.expect("what is awaited did not happen within 20 s")
+    let patience = Duration::from_mins(2);
+    tokio::time::timeout(patience, what).await.expect("what is awaited did not happen within two minutes")
 }

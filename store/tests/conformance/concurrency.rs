@@ -211,8 +211,9 @@ async fn hold_a_place(session: &Session) -> BoxFuture<'_, Result<(String, Stat)>
 async fn a_call_without_a_place_is_busy_and_not_sent(tree: &Tree) {
     let limits = Limits { max_requests: 1, deadline: Duration::from_millis(300), ..Limits::default() };
     let session = tree.session_with(limits).await;
+    // What must be answered is asked on a session that is patient.
     let witness = tree.session().await;
-    make(&session, &["/a"]).await;
+    make(&witness, &["/a"]).await;
     let held = hold_a_place(&session).await;
     let error = refused_at_all(within(session.set("/a", "late", None)).await, Kind::Busy);
     assert_eq!((error.outcome(), error.next()), (Outcome::NotApplied, Next::RetryLater));
@@ -222,7 +223,9 @@ async fn a_call_without_a_place_is_busy_and_not_sent(tree: &Tree) {
     within(async { while session.sync().await.is_err() {} }).await;
     witness.sync().await.unwrap();
     assert_eq!(stat(&witness, "/a").await.version, 0);
-    session.set("/a", "now", 0).await.unwrap();
+    within(async { while session.set("/a", "now", None).await.is_err() {} }).await;
+    witness.sync().await.unwrap();
+    assert_eq!(data(&witness, "/a").await, "now");
 }
 
 async fn calls_wait_for_a_place_as_long_as_they_may(tree: &Tree) {

@@ -12,7 +12,7 @@ use ingest_store::{Limits, Session, Store};
 use tempfile::TempDir;
 
 /// Far longer than anything here takes: only what never comes reaches it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
 
 /// A new, empty tree on one of the engines.
 pub(crate) struct Tree {
@@ -100,8 +100,10 @@ impl Tree {
     }
 }
 
+/// Sessions live as long as the server grants, so that none ends because the machine is busy.
 fn ensemble(connect: &str, limits: Limits) -> Store {
-    Store::new(Arc::new(Zookeeper::new(ZookeeperConfig::new(connect)).unwrap()), limits)
+    let config = ZookeeperConfig { session_timeout: PATIENCE, ..ZookeeperConfig::new(connect) };
+    Store::new(Arc::new(Zookeeper::new(config).unwrap()), limits)
 }
 
 /// Waits for what must happen, and panics at the caller if it does not.

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use tokio::task::{JoinError, spawn_blocking};
 
 /// How long the harness waits for an event of a healthy peer before it calls the test failed.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_mins(2);
 
 /// Between two questions to a foreign process.
 const PAUSE: Duration = Duration::from_millis(15);

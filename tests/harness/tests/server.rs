@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ingest_harness::clock::PATIENCE;
 use ingest_harness::{Server, ServerConfig, chroot, eventually, shared_connect_string_with_chroot};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -135,7 +136,7 @@ fn a_killed_test_process_leaves_neither_processes_nor_files() {
     child.wait().unwrap();
 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(eventually("the end of java and its guard", Duration::from_secs(10), || async {
+    runtime.block_on(eventually("the end of java and its guard", PATIENCE, || async {
         (!pids.iter().any(|pid| process_exists(*pid))).then_some(())
     }));
     assert!(!Path::new(&directory).exists());
@@ -196,7 +197,7 @@ async fn a_tls_server_answers_whoever_has_a_certificate() {
         let name = ServerName::try_from("127.0.0.1").unwrap();
         let connection = ClientConnection::new(Arc::new(config), name).unwrap();
         let socket = TcpStream::connect(&tls.secure_connect_string).unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut stream = StreamOwned::new(connection, socket);
         let mut answer = Vec::new();
         // A refusal is an error here, but so is the end of an answer: the server says no TLS goodbye.

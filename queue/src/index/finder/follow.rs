@@ -317,8 +317,10 @@ async fn ask_ages(shared: Arc<Shared>) {
     for entry in heads {
         // Only a hint: without an answer it ages from now on.
         let Ok(Some(stat)) = shared.session.exists(entry.path()).await else { continue };
+        // In this order a pause between the two clocks makes an entry older, and never younger, than it is.
+        let now = Instant::now();
         let age: Duration = Date::from_millis(stat.ctime).until(clock.now());
-        if let Some(since) = Instant::now().checked_sub(age) {
+        if let Some(since) = now.checked_sub(age) {
             shared.change(|index, now| index.known_since(entry, since, now));
         }
     }
