@@ -16,6 +16,8 @@ use ingest_queue::date::Clock;
 use ingest_queue::error::Error;
 use ingest_queue::queue::{self, Queue};
 use ingest_queue::states::{JobState, States as _};
+use ingest_steps::ledger;
+use ingest_steps::outcome::Failure;
 use ingest_steps::services::Services;
 use ingest_store::error::Next;
 use ingest_store::{Session, SessionState};
@@ -98,7 +100,7 @@ enum Trouble {
     #[error("the tree cannot be used: {0}")]
     Tree(Error),
     #[error("a service cannot be opened: {0}")]
-    Service(ingest_steps::outcome::Failure),
+    Service(Failure),
 }
 
 impl State {
@@ -139,6 +141,12 @@ impl State {
                 self.try_again(myself, &error);
                 return Ok(());
             }
+            // The inventory is away: without it nobody knows whether this tree is the one of before.
+            Err(Trouble::Service(why @ (Failure::Later(_) | Failure::Again(_)))) if self.had_a_session() => {
+                let _ = tokio::time::timeout(LONGEST_PAUSE, session.close()).await;
+                self.try_again(myself, &why);
+                return Ok(());
+            }
             Err(trouble) => return self.refuse(trouble.to_string()),
         };
         Counts::add(&self.house.counts.sessions, 1);
@@ -158,9 +166,13 @@ impl State {
         myself.send_after(pause, || Message::Open);
     }
 
+    fn had_a_session(&self) -> bool {
+        self.house.counts.sessions.load(Ordering::Relaxed) > 0
+    }
+
     /// The first time what is wrong is told to whoever started the node; later it may be temporary.
     fn refuse(&self, why: String) -> Result<(), Crash> {
-        if self.house.counts.sessions.load(Ordering::Relaxed) == 0 {
+        if !self.had_a_session() {
             let _ = self.root.cast(root::Message::Refused(why));
             return Ok(());
         }
@@ -188,6 +200,10 @@ impl State {
             Services::open(steps, session, &self.house.name).await
         };
         let services = services.map_err(Trouble::Service)?;
+        // Before any batch or job gets a number.
+        if let Some(inventory) = &services.inventory {
+            ledger::reconcile(&queue, &**inventory).await.map_err(Trouble::Service)?;
+        }
         if self.house.services.load().is_none() {
             self.house.files.store(services.profiles.read().clone());
         }

@@ -10,11 +10,17 @@
 use std::sync::Arc;
 
 use ingest_store::Op;
+use ingest_store::error::Next;
+use ingest_store::recipes::settle;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
+use crate::committer::MAX_OPS;
 use crate::error::{Error, Result};
 use crate::map;
 use crate::queue::Queue;
+
+/// The name of the child that moves a counter. It is never seen: it is deleted where it is created.
+const SKIPPED: &str = "skipped";
 
 /// The counters that this node takes turns at.
 #[derive(Debug, Clone, Default)]
@@ -60,6 +66,39 @@ impl Queue {
     /// Waits for the turn to give out numbers of jobs.
     pub(crate) async fn turn_of_jobs(&self) -> Result<Turn> {
         self.turn(map::JOBS, self.numbers.jobs.clone()).await
+    }
+
+    /// Moves the counters of batches and jobs to these numbers, if they are behind: the numbers below are used, as
+    /// something outside of the tree knows. Answers the numbers that the counters had.
+    pub async fn raise_numbers(&self, batches: u32, jobs: u32) -> Result<(u32, u32)> {
+        let batches = self.raise(map::BATCHES, self.numbers.batches.clone(), batches).await?;
+        Ok((batches, self.raise(map::JOBS, self.numbers.jobs.clone(), jobs).await?))
+    }
+
+    /// The counter counts creates, and so it is moved by creating and deleting a child, many times in a multi. The fence
+    /// keeps two nodes from moving it twice.
+    async fn raise(&self, dir: &'static str, turns: Arc<Mutex<()>>, to: u32) -> Result<u32> {
+        let child = ingest_store::path::join(dir, SKIPPED);
+        let mut first = None;
+        loop {
+            settle(&self.session, || self.session.sync()).await.answer?;
+            let turn = self.turn(dir, turns.clone()).await?;
+            let found = *first.get_or_insert(turn.number());
+            let missing = usize::try_from(to.saturating_sub(turn.number())).unwrap_or(usize::MAX);
+            if missing == 0 {
+                return Ok(found);
+            }
+            let pair = || [Op::create(child.as_str(), ""), Op::delete(child.as_str(), None)];
+            let mut ops = vec![turn.fence()];
+            ops.extend((0..missing.min(MAX_OPS / 2 - 1)).flat_map(|_| pair()));
+            match self.session.multi(ops).await {
+                Ok(_) => {}
+                // Another node gives out numbers, or the answer was lost: the counter tells.
+                Err(error)
+                    if error.kind() == ingest_store::Kind::BadVersion || error.next() == Next::FindOut => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 
     async fn turn(&self, dir: &'static str, turns: Arc<Mutex<()>>) -> Result<Turn> {

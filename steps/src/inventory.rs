@@ -6,6 +6,7 @@
 //! | the tables, and how they change from release to release | `tables` |
 //! | how a version is recorded, and what is refused | `recording` |
 //! | how objects are read | `reading` |
+//! | which numbers of the tree's counters are used | `ledger` |
 //! | the little that the two databases differ in | `engine` |
 //!
 //! A version is recorded in one transaction, whole or not at all. Versions of an object follow each other
@@ -16,13 +17,15 @@
 //! [`Recorded::already`]. Whatever else does not fit is refused, with what is there and what was to be.
 
 mod engine;
+mod ledger;
 pub mod postgres;
 mod reading;
 mod recording;
 pub mod sqlite;
 mod tables;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
 
 use futures::future::BoxFuture;
 use ingest_queue::date::Date;
@@ -124,7 +127,37 @@ pub trait Inventory: std::fmt::Debug + Send + Sync {
     /// A page of all objects, each with its newest version, in the database's own order: those after this one.
     /// The end is an empty page.
     fn objects<'a>(&'a self, after: Option<&'a Ark>) -> BoxFuture<'a, Result<Vec<(Ark, u32)>>>;
+
+    /// Whether an object has this name.
+    fn knows<'a>(&'a self, ark: &'a Ark) -> BoxFuture<'a, Result<bool>>;
+
+    /// For each counter of the tree, the first number that was never used, as far as the inventory was told.
+    fn counters(&self) -> BoxFuture<'_, Result<BTreeMap<String, u64>>>;
+
+    /// Raises counters; one that is higher already stays.
+    fn raise<'a>(&'a self, counters: &'a [(&'a str, u64)]) -> BoxFuture<'a, Result<()>>;
+
+    /// Claims a range of numbers, unless some of them may have been used before: two that claim the same range are never
+    /// both granted it. A counter that is new here begins at the count of objects whose names begin with `prefix`.
+    fn claim<'a>(
+        &'a self,
+        counter: &'a str,
+        numbers: Range<u64>,
+        prefix: &'a str,
+    ) -> BoxFuture<'a, Result<Claim>>;
 }
+
+/// What became of a claim of numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claim {
+    Granted,
+    /// Some of them may be used; the first number that is not.
+    Used(u64),
+}
+
+/// The counters that give batches and jobs their numbers.
+pub const BATCHES: &str = "batches";
+pub const JOBS: &str = "jobs";
 
 impl Record {
     /// Whether it can be recorded at all, in any of the databases.

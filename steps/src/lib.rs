@@ -18,6 +18,7 @@
 //! | identifiers and who mints them | [`ark`], [`minter`] |
 //! | where objects are kept | [`storage`] |
 //! | the database of what is kept | [`inventory`] |
+//! | numbers that were used, after a tree was lost or restored | [`ledger`] |
 //! | the files that describe an object | [`document`] |
 //! | the call to a depositor's service | [`notify`] |
 //! | whether there is room | [`provision`] |
@@ -33,6 +34,7 @@ pub mod document;
 pub mod feed;
 pub mod fetch;
 pub mod inventory;
+pub mod ledger;
 pub mod mail;
 pub mod manifest;
 pub mod minter;

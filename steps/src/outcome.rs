@@ -1,7 +1,7 @@
 //! How a step ends, tells its progress, and is stopped.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 pub use tokio_util::sync::CancellationToken as Cancel;
 
@@ -106,6 +106,8 @@ struct Counts {
     files: AtomicU64,
     all_bytes: AtomicU64,
     all_files: AtomicU64,
+    waits: AtomicU64,
+    cancel_at: OnceLock<(u64, Cancel)>,
 }
 
 impl Progress {
@@ -116,7 +118,12 @@ impl Progress {
     }
 
     pub fn add_bytes(&self, bytes: u64) {
-        self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let before = self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if let Some((limit, cancel)) = self.0.cancel_at.get()
+            && before.saturating_add(bytes) >= *limit
+        {
+            cancel.cancel();
+        }
         self.beat();
     }
 
@@ -128,6 +135,24 @@ impl Progress {
     /// Says that it goes on, where there is nothing to count.
     pub fn beat(&self) {
         self.0.beats.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts that the step has begun to wait for another job.
+    pub(crate) fn wait_began(&self) {
+        self.0.waits.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often the step has begun to wait for another job. A test that needs a waiting step waits for this number.
+    #[doc(hidden)]
+    pub fn waits(&self) -> u64 {
+        self.0.waits.load(Ordering::Relaxed)
+    }
+
+    /// Cancels as soon as `bytes` bytes are done, on the thread that has done them: a test can stop a step in the
+    /// middle of its work, however fast that work is. Only the first call counts.
+    #[doc(hidden)]
+    pub fn cancel_at(&self, bytes: u64, cancel: &Cancel) {
+        let _ = self.0.cancel_at.set((bytes, cancel.clone()));
     }
 
     /// A number that grows while it goes on.
@@ -165,5 +190,15 @@ mod tests {
         progress.clone().add_file();
         progress.beat();
         assert_eq!((progress.done(), progress.all(), progress.beats()), ((1, 10), (2, 30), 3));
+    }
+
+    #[test]
+    fn a_step_is_cancelled_by_the_bytes_that_reach_the_limit() {
+        let (progress, cancel) = (Progress::default(), Cancel::new());
+        progress.cancel_at(10, &cancel);
+        progress.add_bytes(9);
+        assert!(!cancel.is_cancelled());
+        progress.clone().add_bytes(1);
+        assert!(cancel.is_cancelled());
     }
 }

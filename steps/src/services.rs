@@ -73,8 +73,8 @@ impl Services {
             let section = format!("storage.{name}");
             storages.insert(name.clone(), open_storage(storage).await.map_err(|f| f.during(&section))?);
         }
-        let minters = open_minters(&settings, session).await?;
         let inventory = open_inventory(&settings.inventory).await.map_err(|f| f.during("inventory"))?;
+        let minters = open_minters(&settings, session, inventory.as_ref()).await?;
         let mail = open_mail(&settings.mail).map_err(|failure| failure.during("mail"))?;
         let sender = Sender { from: settings.mail.from.clone(), host: settings.mail.host.clone() };
         let of_files = settings.profiles.clone();
@@ -101,7 +101,8 @@ impl Services {
 
     /// The same services on another session of the tree.
     pub async fn on(&self, session: &Session) -> Result<Self> {
-        Ok(Self { minters: open_minters(&self.settings, session).await?, ..self.clone() })
+        let minters = open_minters(&self.settings, session, self.inventory.as_ref()).await?;
+        Ok(Self { minters, ..self.clone() })
     }
 
     /// The same services with other settings, as far as they need not be opened anew: thresholds and bounds of the
@@ -212,7 +213,11 @@ async fn open_storage(settings: &settings::Storage) -> Result<Arc<dyn Storage>> 
     })
 }
 
-async fn open_minters(settings: &Settings, session: &Session) -> Result<BTreeMap<String, Arc<dyn Minter>>> {
+async fn open_minters(
+    settings: &Settings,
+    session: &Session,
+    inventory: Option<&Arc<dyn Inventory>>,
+) -> Result<BTreeMap<String, Arc<dyn Minter>>> {
     let mut minters = BTreeMap::<String, Arc<dyn Minter>>::new();
     for (name, minter) in &settings.minter {
         let named = |failure: Failure| failure.during(format!("minter.{name}"));
@@ -220,7 +225,8 @@ async fn open_minters(settings: &Settings, session: &Session) -> Result<BTreeMap
             settings::Minter::Local(settings::LocalMinter { template, block }) => {
                 let wrong = |error: &dyn std::fmt::Display| named(Failure::fail(error.to_string()));
                 let template = template.parse().map_err(|error| wrong(&error))?;
-                Arc::new(LocalMinter::open(session, template, *block).await.map_err(named)?)
+                let minter = LocalMinter::open(session, template, *block).await.map_err(named)?;
+                Arc::new(minter.claiming(inventory.cloned()))
             }
             settings::Minter::Ezid(config) => {
                 Arc::new(EzidMinter::new(config.clone()).map_err(named)?.noting(session))

@@ -17,6 +17,7 @@ mod kit;
 mod limits;
 mod logs;
 mod place;
+mod restored;
 mod servers;
 mod service;
 mod shared;

@@ -194,6 +194,27 @@ macro_rules! inventory_of {
             fn objects<'a>(&'a self, after: Option<&'a Ark>) -> BoxFuture<'a, Result<Vec<(Ark, u32)>>> {
                 reading::objects(self, after).boxed()
             }
+
+            fn knows<'a>(&'a self, ark: &'a Ark) -> BoxFuture<'a, Result<bool>> {
+                ledger::knows(self, ark).boxed()
+            }
+
+            fn counters(&self) -> BoxFuture<'_, Result<std::collections::BTreeMap<String, u64>>> {
+                ledger::counters(self).boxed()
+            }
+
+            fn raise<'a>(&'a self, counters: &'a [(&'a str, u64)]) -> BoxFuture<'a, Result<()>> {
+                ledger::raise(self, counters).boxed()
+            }
+
+            fn claim<'a>(
+                &'a self,
+                counter: &'a str,
+                numbers: std::ops::Range<u64>,
+                prefix: &'a str,
+            ) -> BoxFuture<'a, Result<super::Claim>> {
+                ledger::claim(self, counter, numbers, prefix).boxed()
+            }
         }
     };
 }

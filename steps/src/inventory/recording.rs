@@ -7,7 +7,7 @@
 
 use super::engine::{Engine, Sql, Transaction, Value};
 use super::tables::{group, insert};
-use super::{File, Record, Recorded, reading};
+use super::{File, Record, Recorded, ledger, reading};
 use crate::outcome::{Failure, Result};
 
 pub(super) async fn record(engine: &dyn Engine, record: &Record) -> Result<Recorded> {
@@ -37,6 +37,10 @@ async fn write(transaction: &mut dyn Transaction, record: &Record) -> Result<Rec
     transaction
         .execute("UPDATE objects SET head = $1, collection = $2 WHERE ark = $3".into(), values)
         .await?;
+    // Last, and in one order: all recorders share these rows.
+    let ingest = &record.ingest;
+    ledger::raise_in(transaction, super::BATCHES, u64::from(ingest.bid.number()) + 1).await?;
+    ledger::raise_in(transaction, super::JOBS, u64::from(ingest.jid.number()) + 1).await?;
     Ok(Recorded { already: false })
 }
 

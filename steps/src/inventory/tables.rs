@@ -78,6 +78,14 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         "CREATE INDEX objects_of_an_owner ON objects (owner, collection)",
         "CREATE INDEX ingests_of_a_batch ON ingests (bid, jid)",
     ],
+    &[
+        // For each counter of the tree, the first number that was never used.
+        "CREATE TABLE counters (name TEXT NOT NULL PRIMARY KEY, next BIGINT NOT NULL)",
+        "INSERT INTO counters (name, next)
+            SELECT 'batches', COALESCE(MAX(CAST(SUBSTR(bid, 4) AS BIGINT)) + 1, 0) FROM ingests",
+        "INSERT INTO counters (name, next)
+            SELECT 'jobs', COALESCE(MAX(CAST(SUBSTR(jid, 4) AS BIGINT)) + 1, 0) FROM ingests",
+    ],
 ];
 
 /// Does the migrations that are missing. The transaction is alone in the database.

@@ -1,7 +1,8 @@
 //! Mail that is put into a directory as `.eml` files, one a message, named after its id.
 //!
-//! A message that is there already was sent: nothing is written again. A file has its name only when it is
-//! whole and on disk.
+//! A message whose bytes are there already was sent: nothing is written again. A different message with the same id is
+//! written beside the first, under a name that ends with a digest of its content: after a tree was restored from a
+//! backup, the same id can announce something new. A file has its name only when it is whole and on disk.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -49,9 +50,36 @@ impl Mail for Outbox {
     }
 }
 
+/// Writes the message unless a file with exactly this content is there.
 fn write(path: &Path, data: &[u8]) -> std::io::Result<()> {
+    for path in [path.to_owned(), sibling(path, data)] {
+        if write_new(&path, data)? || holds(&path, data)? {
+            return Ok(());
+        }
+    }
+    Err(std::io::Error::other("another message has its name, and its second name too"))
+}
+
+/// `NAME.DIGEST.eml`: the name of a message whose own name another message has.
+fn sibling(path: &Path, data: &[u8]) -> PathBuf {
+    use sha2::Digest as _;
+    let digest = sha2::Sha256::digest(data);
+    path.with_extension(format!("{}.eml", crate::digest::hex(&digest[..8])))
+}
+
+fn holds(path: &Path, data: &[u8]) -> std::io::Result<bool> {
+    match std::fs::read(path) {
+        Ok(found) => Ok(found == data),
+        // Collected by whoever delivers the mail.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether the file was written; `false` if there is one of this name.
+fn write_new(path: &Path, data: &[u8]) -> std::io::Result<bool> {
     if path.try_exists()? {
-        return Ok(());
+        return Ok(false);
     }
     let dir = path.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(dir)?;
@@ -60,11 +88,12 @@ fn write(path: &Path, data: &[u8]) -> std::io::Result<()> {
     file.as_file().sync_all()?;
     match file.persist_noclobber(path) {
         Ok(_) => {}
-        // Another has just sent the same one.
-        Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => {}
+        // Another has just written it.
+        Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => return Ok(false),
         Err(error) => return Err(error.error),
     }
-    std::fs::File::open(dir)?.sync_all()
+    std::fs::File::open(dir)?.sync_all()?;
+    Ok(true)
 }
 
 #[cfg(test)]
@@ -79,10 +108,25 @@ mod tests {
         outbox.send(&message()).await.unwrap();
         let path = outbox.path(&message().id);
         assert_eq!(std::fs::read(&path).unwrap(), message().compose().unwrap().formatted());
-        let other = Message { text: "other".into(), ..message() };
-        outbox.send(&other).await.unwrap();
+        outbox.send(&message()).await.unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), message().compose().unwrap().formatted());
         assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_different_message_with_a_used_id_is_written_beside_the_first_and_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let outbox = Outbox::new(dir.path());
+        let other = Message { text: "other".into(), ..message() };
+        for sent in [&message(), &other, &other, &message()] {
+            outbox.send(sent).await.unwrap();
+        }
+        let read = |entry: std::io::Result<std::fs::DirEntry>| std::fs::read(entry.unwrap().path()).unwrap();
+        let mut found: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(read).collect();
+        let mut expected = [&message(), &other].map(|sent| sent.compose().unwrap().formatted());
+        found.sort();
+        expected.sort();
+        assert_eq!(found, expected);
     }
 
     #[test]

@@ -8,11 +8,16 @@
 //! begun with another template is refused, and so is a shoulder that begins like another one (`c7` and
 //! `c72`): both could give one name twice.
 //!
+//! The inventory keeps a second record of the counter. A block is claimed there after it was taken from the tree, and only
+//! a block that the inventory grants is used: a counter that was deleted, or restored from an older copy of the tree, moves
+//! past the numbers that the inventory knows. Callers still compare each name with what is stored.
+//!
 //! **When things break.** A block whose answer was lost is left alone and another is taken, and a node that
 //! ends leaves the rest of its block: numbers may be skipped, and are never used twice. With the session
-//! lost the minter is useless; open one on the new session. Never delete the counter: it would begin again.
+//! lost the minter is useless; open one on the new session.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -25,6 +30,7 @@ use tokio::sync::Mutex;
 use super::noid::Template;
 use super::{MintRequest, Minter, Orphan};
 use crate::ark::Ark;
+use crate::inventory::{Claim, Inventory};
 use crate::outcome::{Failure, Result};
 
 /// How many numbers a node takes at once, if nothing else is said. The rest is lost when it ends.
@@ -48,6 +54,8 @@ pub struct LocalMinter {
     template: Template,
     counter: String,
     block: u64,
+    /// Keeps the second record of the counter.
+    inventory: Option<Arc<dyn Inventory>>,
     /// Numbers that are this node's, not used yet.
     mine: Mutex<Range<u64>>,
 }
@@ -61,11 +69,17 @@ impl LocalMinter {
             counter: path::join(map::MINTER, &name),
             template,
             block: block.max(1),
+            inventory: None,
             mine: Mutex::new(0..0),
         };
         minter.make_counter().await?;
         minter.check_neighbours(&name).await?;
         Ok(minter)
+    }
+
+    /// The same with an inventory that keeps the second record of the counter.
+    pub fn claiming(self, inventory: Option<Arc<dyn Inventory>>) -> Self {
+        Self { inventory, ..self }
     }
 
     /// The znode of the counter.
@@ -113,19 +127,38 @@ impl LocalMinter {
 
     /// Takes the next block of numbers from the tree.
     async fn take_block(&self) -> Result<Range<u64>> {
-        let mut lost = 0;
+        let (mut lost, mut free) = (0, 0);
         for _ in 0..TRIES {
             let (data, stat) = match self.session.get(self.counter.as_str()).await {
                 Ok(found) => found,
+                // Deleted by somebody: the inventory knows how far it was.
+                Err(error) if error.kind() == Kind::NoNode => {
+                    self.make_counter().await?;
+                    continue;
+                }
                 Err(error) => {
                     self.look_again(&error, &mut lost).await?;
                     continue;
                 }
             };
-            let block = self.next_block(&self.read(&data)?)?;
+            let mut counter = self.read(&data)?;
+            counter.next = counter.next.max(free);
+            let block = self.next_block(&counter)?;
             let data = self.written(block.end)?;
             match self.session.set(self.counter.as_str(), data, stat.version).await {
-                Ok(_) => return Ok(block),
+                Ok(_) => match self.claim(&block).await? {
+                    Claim::Granted => return Ok(block),
+                    // The tree is older than the inventory, or another node has claimed a later block before this one.
+                    Claim::Used(next) => {
+                        tracing::warn!(
+                            counter = self.counter,
+                            tree = block.start,
+                            inventory = next,
+                            "the inventory knows later numbers than the tree; skipping to them"
+                        );
+                        free = next;
+                    }
+                },
                 // Others were faster; or it was us, in a try whose answer was lost: that block is left alone.
                 // A pause of any length: in step with the others it could lose for ever.
                 Err(error) if error.kind() == Kind::BadVersion => {
@@ -136,6 +169,14 @@ impl LocalMinter {
             }
         }
         Err(Failure::later(format!("{}: others took numbers {TRIES} times before this node", self.counter)))
+    }
+
+    /// Claims a block in the inventory; without one the tree alone decides.
+    async fn claim(&self, block: &Range<u64>) -> Result<Claim> {
+        let Some(inventory) = &self.inventory else { return Ok(Claim::Granted) };
+        let shoulder = self.template.shoulder();
+        let prefix = format!("ark:/{shoulder}");
+        inventory.claim(&self.counter, block.clone(), &prefix).await
     }
 
     fn next_block(&self, counter: &Counter) -> Result<Range<u64>> {

@@ -2,7 +2,7 @@
 
 use ingest_queue::ids::Jid;
 use ingest_steps::digest::Algorithm;
-use ingest_steps::inventory::{Inventory, Object, Record, Recorded, Version};
+use ingest_steps::inventory::{BATCHES, Claim, Inventory, JOBS, Object, Record, Recorded, Version};
 use ingest_steps::outcome::Failure;
 
 use crate::place::{Place, on_both_databases};
@@ -213,7 +213,40 @@ async fn two_owners_may_have_the_same_local_id(place: &Place) {
     assert_eq!(inventory.find("somebody", "1").await, Ok(Some(ark("m5b"))));
 }
 
+async fn recording_raises_the_counters_and_never_lowers_them(place: &Place) {
+    let inventory = place.open().await;
+    inventory.raise(&[(BATCHES, 2), (JOBS, 40)]).await.unwrap();
+    inventory.record(&record("m5a", 1, 7)).await.unwrap();
+    let counters = inventory.counters().await.unwrap();
+    assert_eq!((counters[BATCHES], counters[JOBS]), (4, 40));
+    assert!(inventory.knows(&ark("m5a")).await.unwrap());
+    assert!(!inventory.knows(&ark("m5b")).await.unwrap());
+}
+
+async fn a_range_of_numbers_is_granted_once(place: &Place) {
+    let inventory = place.open().await;
+    let claims =
+        futures::future::join_all((0..8).map(|_| inventory.claim("/minter/x", 5..9, "ark:/1/x"))).await;
+    let granted = claims.iter().filter(|claim| **claim == Ok(Claim::Granted)).count();
+    let refused = claims.iter().filter(|claim| **claim == Ok(Claim::Used(9))).count();
+    assert_eq!((granted, refused), (1, 7), "{claims:?}");
+}
+
+async fn a_counter_that_is_new_begins_after_the_names_that_are_recorded(place: &Place) {
+    let inventory = place.open().await;
+    for (name, job) in [("m5a", 1), ("m5b", 2), ("c7a", 3)] {
+        inventory.record(&record(name, 1, job)).await.unwrap();
+    }
+    let claim = inventory.claim("/minter/13030_m5", 0..4, "ark:/13030/m5").await;
+    assert_eq!(claim, Ok(Claim::Used(2)));
+    let claim = inventory.claim("/minter/13030_m5", 2..4, "ark:/13030/m5").await;
+    assert_eq!(claim, Ok(Claim::Granted));
+}
+
 on_both_databases!(
+    recording_raises_the_counters_and_never_lowers_them,
+    a_range_of_numbers_is_granted_once,
+    a_counter_that_is_new_begins_after_the_names_that_are_recorded,
     an_object_is_read_as_it_was_recorded,
     what_was_never_recorded_is_not_there,
     all_objects_are_found_page_by_page_each_with_its_newest_version,

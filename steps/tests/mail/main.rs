@@ -77,10 +77,10 @@ async fn a_server_that_refuses_for_now_is_for_later_and_one_for_good_is_a_failur
 
 #[tokio::test]
 async fn a_server_that_is_away_is_for_later_and_named() {
-    let port = {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.local_addr().unwrap().port()
-    };
+    // It has the port, and does not listen: nobody else can get it meanwhile.
+    let deaf = tokio::net::TcpSocket::new_v4().unwrap();
+    deaf.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let port = deaf.local_addr().unwrap().port();
     let smtp = Smtp::new(&config(port)).unwrap();
     let failure = smtp.send(&message("curators@example.org")).await.unwrap_err();
     let named = format!("by 127.0.0.1:{port}");

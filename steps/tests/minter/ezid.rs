@@ -9,8 +9,9 @@ use ingest_steps::minter::ezid::{EzidConfig, EzidMinter};
 use ingest_steps::minter::{MintRequest, Minter};
 use ingest_steps::outcome::Failure;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
+use crate::clock::{HOUR, jump};
 use crate::request;
 use crate::service::{PASSWORD, Planned, SHOULDER, Service, USER};
 use crate::tree::within;
@@ -178,8 +179,17 @@ async fn a_publication_whose_answer_is_lost_is_repeated() {
 #[tokio::test]
 async fn a_service_that_never_answers_is_given_up_in_time() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let config = EzidConfig { timeout: Duration::from_millis(50), ..config_of(&listener) };
-    let failure = refused(&EzidMinter::new(config).unwrap()).await;
+    let config = EzidConfig { timeout: HOUR, ..config_of(&listener) };
+    let minter = EzidMinter::new(config).unwrap();
+    let wanted = request();
+    let silence = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        read_whole(&mut stream).await;
+        jump(2 * HOUR).await;
+        stream
+    };
+    let (answer, _open) = tokio::join!(minter.reserve(&wanted), silence);
+    let failure = answer.unwrap_err();
     assert!(matches!(&failure, Failure::Later(_)) && warns_of_an_orphan(&failure), "{failure:?}");
 }
 
@@ -267,6 +277,15 @@ fn config_of(listener: &TcpListener) -> EzidConfig {
     EzidConfig { pause: Duration::from_millis(1), ..EzidConfig::new(url, SHOULDER, USER, PASSWORD) }
 }
 
+/// Reads a request to its end.
+async fn read_whole(stream: &mut TcpStream) {
+    let mut read = Vec::new();
+    // The target ends the body.
+    while !read.ends_with(b"/m/?id=7\n") {
+        assert!(stream.read_buf(&mut read).await.unwrap() > 0);
+    }
+}
+
 /// A service that reads each request whole, says this and closes; and how many it has read.
 async fn cut_off(answer: &'static str) -> (EzidConfig, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -276,11 +295,7 @@ async fn cut_off(answer: &'static str) -> (EzidConfig, Arc<AtomicUsize>) {
     tokio::spawn(async move {
         loop {
             let (mut stream, _) = listener.accept().await.unwrap();
-            let mut read = Vec::new();
-            // The target ends the body.
-            while !read.ends_with(b"/m/?id=7\n") {
-                assert!(stream.read_buf(&mut read).await.unwrap() > 0);
-            }
+            read_whole(&mut stream).await;
             counted.fetch_add(1, Ordering::SeqCst);
             stream.write_all(answer.as_bytes()).await.unwrap();
         }

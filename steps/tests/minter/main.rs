@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail by panicking")]
 
+#[path = "../kit/clock.rs"]
+mod clock;
 mod ezid;
 mod faults;
 mod local;

@@ -1,5 +1,7 @@
 //! Services around services: they count their calls, and break one of them.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -7,7 +9,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use ingest_steps::ark::Ark;
-use ingest_steps::inventory::{Inventory, Object, Record, Recorded};
+use ingest_steps::inventory::{Claim, Inventory, Object, Record, Recorded};
 use ingest_steps::minter::{MintRequest, Minter, Orphan};
 use ingest_steps::outcome::{Cancel, Failure, Progress, Result};
 use ingest_steps::services::Services;
@@ -176,5 +178,26 @@ impl Inventory for Broken<Arc<dyn Inventory>> {
 
     fn objects<'a>(&'a self, after: Option<&'a Ark>) -> BoxFuture<'a, Result<Vec<(Ark, u32)>>> {
         self.real.objects(after)
+    }
+
+    fn knows<'a>(&'a self, ark: &'a Ark) -> BoxFuture<'a, Result<bool>> {
+        self.plan.around("knows", self.real.knows(ark)).boxed()
+    }
+
+    fn counters(&self) -> BoxFuture<'_, Result<BTreeMap<String, u64>>> {
+        self.real.counters()
+    }
+
+    fn raise<'a>(&'a self, counters: &'a [(&'a str, u64)]) -> BoxFuture<'a, Result<()>> {
+        self.real.raise(counters)
+    }
+
+    fn claim<'a>(
+        &'a self,
+        counter: &'a str,
+        numbers: Range<u64>,
+        prefix: &'a str,
+    ) -> BoxFuture<'a, Result<Claim>> {
+        self.real.claim(counter, numbers, prefix)
     }
 }

@@ -276,13 +276,19 @@ async fn a_job_that_is_taken_while_it_is_cleaned_loses_nothing() {
     let url = server.put("/a", vec![7; 20_000]);
     let case = crate::download::Case::new(&stage, &payload(PayloadKind::File, url, "a")).await;
     for round in 0..20 {
+        // As long as the attempt lasts, and once more.
+        let ended = Cancel::new();
+        let attempt = async {
+            let _ended = ended.clone().drop_guard();
+            case.attempt().await
+        };
         let cleaning = async {
-            for _ in 0..5 {
+            while !ended.is_cancelled() {
                 leftovers(&stage).await;
                 tokio::task::yield_now().await;
             }
         };
-        let ((answer, dir), ()) = tokio::join!(case.attempt(), cleaning);
+        let ((answer, dir), ()) = tokio::join!(attempt, cleaning);
         answer.unwrap_or_else(|failure| panic!("round {round}: {failure}"));
         assert_eq!(fs::read(dir.producer().join("a")).unwrap(), vec![7; 20_000]);
         let all = leftovers(&stage).await;

@@ -39,14 +39,8 @@ async fn a_download_that_was_stopped_goes_on_where_it_was() {
     let mut submitted = payload(PayloadKind::ObjectManifest, files.put("/m", text.as_str()), "m");
     submitted.digest = Some(sha256(text.as_bytes()));
     let mut case = Case::new(&stage, &submitted).await;
-    let (cancel, progress) = (case.cancel.clone(), case.progress.clone());
-    let stopping = async {
-        while progress.done().1 < 200_000 {
-            tokio::task::yield_now().await;
-        }
-        cancel.cancel();
-    };
-    let ((answer, first), ()) = tokio::join!(case.attempt(), stopping);
+    case.progress.cancel_at(200_000, &case.cancel);
+    let (answer, first) = case.attempt().await;
     assert_eq!(answer, Err(Failure::Cancelled));
     assert!(first.producer().join(".big.ingest-part").exists());
 

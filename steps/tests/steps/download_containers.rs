@@ -92,15 +92,9 @@ async fn an_archive_that_is_whole_is_not_fetched_again_after_a_stop() {
     let length = packed.len() as u64;
     let url = server.put("/all.zip", packed);
     let mut case = Case::new(&stage, &payload(PayloadKind::Container, url, "all.zip")).await;
-    let (cancel, progress) = (case.cancel.clone(), case.progress.clone());
-    let stopping = async {
-        // The archive is here, and something came out of it.
-        while progress.done().1 < length + 10_000 {
-            tokio::task::yield_now().await;
-        }
-        cancel.cancel();
-    };
-    let ((answer, first), ()) = tokio::join!(case.attempt(), stopping);
+    // The archive is here, and something came out of it.
+    case.progress.cancel_at(length + 10_000, &case.cancel);
+    let (answer, first) = case.attempt().await;
     assert_eq!(answer, Err(Failure::Cancelled));
     assert!(first.path().join("container/all.zip").exists());
     (case.cancel, case.progress) = (Cancel::new(), Progress::default());

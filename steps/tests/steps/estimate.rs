@@ -1,8 +1,8 @@
 //! How big a job is, whatever its payload is and whoever answers.
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use ingest_harness::eventually;
 use ingest_queue::map::Priority;
 use ingest_queue::plan::job::Change;
 use ingest_queue::states::JobState;
@@ -14,15 +14,19 @@ use tokio::sync::Semaphore;
 
 use crate::download::{manifest, payload};
 use crate::kit::{FileServer, Stage, sha256};
-use crate::tree::Tree;
+use crate::tree::{PATIENCE, Tree};
 use ingest_harness::bad_server::{Act, BadServer, answer};
 
-async fn estimated(stage: &Stage, payload: &Payload, cancel: &Cancel) -> Result<Change, Failure> {
+async fn estimated(
+    stage: &Stage,
+    payload: &Payload,
+    progress: &Progress,
+    cancel: &Cancel,
+) -> Result<Change, Failure> {
     let jid = stage.job(payload).await;
     stage.bring(jid, JobState::Estimating).await;
     let mut lease = stage.take(jid).await;
-    let mut task =
-        Task::open(&stage.queue, &mut lease, &stage.services, &Progress::default(), cancel).await.unwrap();
+    let mut task = Task::open(&stage.queue, &mut lease, &stage.services, progress, cancel).await.unwrap();
     let change = estimate::run(&mut task, &stage.services).await;
     if cancel.is_cancelled() {
         stage.queue.give_back(&mut lease, None).await.unwrap();
@@ -34,7 +38,7 @@ async fn estimated(stage: &Stage, payload: &Payload, cancel: &Cancel) -> Result<
 }
 
 async fn of(stage: &Stage, payload: &Payload) -> Change {
-    estimated(stage, payload, &Cancel::new()).await.unwrap()
+    estimated(stage, payload, &Progress::default(), &Cancel::new()).await.unwrap()
 }
 
 #[tokio::test]
@@ -73,7 +77,10 @@ async fn nothing_that_goes_wrong_fails_the_job() {
     let tree = Tree::embedded();
     let stage = Stage::with(&tree.session().await, |settings| settings.fetch.retries = 0).await;
     let server = FileServer::start().await;
-    let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    // It has the port, and does not listen: nobody else can get it meanwhile.
+    let deaf = tokio::net::TcpSocket::new_v4().unwrap();
+    deaf.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let closed = deaf.local_addr().unwrap();
     let away = |path: &str| format!("http://{closed}{path}").parse().unwrap();
     let mut wrong = payload(PayloadKind::ObjectManifest, server.put("/m", "x"), "m");
     wrong.digest = Some(sha256(b"y"));
@@ -139,18 +146,17 @@ async fn so_many_sizes_are_asked_for_at_a_time_and_a_silent_host_is_left_alone()
     let rows: Vec<_> =
         paths.iter().map(|path| (server.url(path), None, None, path.trim_start_matches('/'))).collect();
     let object = payload(PayloadKind::ObjectManifest, files.put("/m", manifest(&rows)), "m");
-    let estimating = of(&stage, &object);
+    let (progress, cancel) = (Progress::default(), Cancel::new());
+    let estimating = estimated(&stage, &object, &progress, &cancel);
     let watching = async {
-        while server.all_requests() < 3 {
-            tokio::task::yield_now().await;
-        }
-        // While none is answered, no fourth comes.
-        ingest_harness::let_pass(Duration::from_millis(100)).await;
-        assert_eq!(server.all_requests(), 3);
+        eventually("three requests", PATIENCE, || async { (server.all_requests() >= 3).then_some(()) }).await;
+        // All that may be asked at a time are begun before the first of them arrives, and each that is begun is counted,
+        // as is the manifest: while none is answered, there is no fourth question.
+        assert_eq!((progress.done().0, server.all_requests()), (1 + 3, 3));
         gate.add_permits(1000);
     };
     let (change, ()) = tokio::join!(estimating, watching);
-    assert_eq!(change.message, "30 files, of unknown size");
+    assert_eq!(change.unwrap().message, "30 files, of unknown size");
     // Twice for each question; those under way when it fell silent are still answered.
     let most = 2 * (estimate::PATIENCE as usize + 2);
     assert!(server.all_requests() <= most, "{} requests", server.all_requests());
@@ -164,15 +170,13 @@ async fn being_stopped_comes_out() {
     let stage = Stage::new(&tree.session().await).await;
     let server = BadServer::start().await;
     server.on("/a", |_| vec![Act::Stall]);
-    let cancel = Cancel::new();
+    let (progress, cancel) = (Progress::default(), Cancel::new());
     let stopping = async {
-        while server.requests("/a") == 0 {
-            tokio::task::yield_now().await;
-        }
+        eventually("a request", PATIENCE, || async { (server.requests("/a") > 0).then_some(()) }).await;
         cancel.cancel();
     };
     let file = payload(PayloadKind::File, server.url("/a"), "a");
-    let (answer, ()) = tokio::join!(estimated(&stage, &file, &cancel), stopping);
+    let (answer, ()) = tokio::join!(estimated(&stage, &file, &progress, &cancel), stopping);
     assert_eq!(answer, Err(Failure::Cancelled));
     stage.fsck().await;
     tree.close().await;

@@ -32,6 +32,7 @@ mod made;
 mod process;
 mod process_faults;
 mod record;
+mod restored;
 mod tell;
 #[allow(dead_code, unused_imports, unused_macros, reason = "each suite uses its part of it")]
 #[path = "../../../store/tests/support/tree.rs"]

@@ -8,14 +8,14 @@ use ingest_queue::plan::job::Action;
 use ingest_queue::states::JobState;
 use ingest_steps::ark::Ark;
 use ingest_steps::manifest;
-use ingest_steps::outcome::Failure;
+use ingest_steps::outcome::{Failure, Progress};
 use ingest_steps::payload::PayloadKind;
 use ingest_steps::step::{Ending, conclude, process};
 use ingest_steps::urls::{Urls, Verdict};
 
 use crate::kit::{OWNER, Stage, settings_in};
 use crate::made::{self, download, ingest, is_all, job, job_with, objects, primary, step, work};
-use crate::tree::{Tree, on_both_engines, within};
+use crate::tree::{PATIENCE, Tree, on_both_engines, within};
 
 on_both_engines!(two_jobs_with_one_local_id_get_one_identifier, the_lock_on_an_object_is_waited_for);
 
@@ -314,6 +314,12 @@ async fn two_jobs_with_one_local_id_get_one_identifier(tree: &Tree) {
     here.fsck().await;
 }
 
+/// Returns when a step has begun to wait for another job.
+async fn waits(progress: &Progress) {
+    let begun = || async { (progress.waits() > 0).then_some(()) };
+    ingest_harness::eventually("a step that waits", PATIENCE, begun).await;
+}
+
 async fn the_lock_on_an_object_is_waited_for(tree: &Tree) {
     let (here, there) = two_nodes(tree).await;
     let ark: Ark = "ark:/99999/fk4given".parse().unwrap();
@@ -324,27 +330,25 @@ async fn the_lock_on_an_object_is_waited_for(tree: &Tree) {
     let side = ingest_queue::names::Side::Storage;
     there.queue.lock_object(&mut lease, side, &ark.to_string()).await.unwrap();
     let mut waiting = here.take(one).await;
-    {
-        let answer = step(&here, &mut waiting);
-        tokio::pin!(answer);
-        // It has nothing to do but to wait.
-        let (_, watch) = there.queue.watch_object(side, &ark.to_string()).await.unwrap();
-        tokio::select! {
-            answer = &mut answer => panic!("it did not wait: {answer:?}"),
-            () = ingest_harness::let_pass(std::time::Duration::from_millis(300)) => {}
-        }
+    let mut task = here.task(&mut waiting).await;
+    let progress = task.progress.clone();
+    let unlocking = async {
+        waits(&progress).await;
+        assert_eq!(objects(&here).await.len(), 0, "it has nothing to do but to wait");
         there.queue.unlock_object(&mut lease, side, &ark.to_string()).await.unwrap();
-        within(watch.woken()).await;
-        within(answer).await.unwrap();
-    }
+    };
+    let (answer, ()) =
+        within(async { tokio::join!(process::run(&mut task, &here.services), unlocking) }).await;
+    answer.unwrap();
+    assert_eq!(objects(&here).await.len(), 1);
     // And it can be told to stop while it waits.
     there.queue.lock_object(&mut lease, side, &ark.to_string()).await.unwrap();
     here.queue.give_back(&mut waiting, None).await.unwrap();
     let mut waiting = here.take(one).await;
     let mut task = here.task(&mut waiting).await;
-    let cancel = task.cancel.clone();
+    let (progress, cancel) = (task.progress.clone(), task.cancel.clone());
     let stopped = async {
-        ingest_harness::let_pass(std::time::Duration::from_millis(100)).await;
+        waits(&progress).await;
         cancel.cancel();
     };
     let (answer, ()) = within(async { tokio::join!(process::run(&mut task, &here.services), stopped) }).await;

@@ -12,7 +12,7 @@ use ingest_store::Op;
 
 use crate::kit::{OWNER, Stage};
 use crate::made::{ingest, is_all, job, primary, recorded, step, work};
-use crate::tree::{Tree, within};
+use crate::tree::{PATIENCE, Tree, within};
 
 const FILES: &[(&str, &str)] = &[("a.txt", "one")];
 
@@ -31,8 +31,14 @@ async fn a_version_waits_for_the_one_before_it() {
     let answer = within(record::run_within(&mut task, &stage.services, Duration::from_millis(50))).await;
     assert!(matches!(&answer, Err(Failure::Again(why)) if why.contains("version 1")), "{answer:?}");
     // It comes: it goes on.
+    let (progress, waits) = (task.progress.clone(), task.progress.waits());
     let later = record::run(&mut task, &stage.services);
-    let (later, ending) = within(Box::pin(async { tokio::join!(later, work(&stage, first)) })).await;
+    let coming = async {
+        let begun = || async { (progress.waits() > waits).then_some(()) };
+        ingest_harness::eventually("a step that waits", PATIENCE, begun).await;
+        work(&stage, first).await
+    };
+    let (later, ending) = within(Box::pin(async { tokio::join!(later, coming) })).await;
     assert_eq!(ending, Ending::Moved(JobState::Notify));
     conclude(&stage.queue, &mut lease, later).await.unwrap();
     assert_eq!(stage.status(second).await.status, JobState::Notify);

@@ -71,9 +71,7 @@ pub(super) async fn identify(
         }
         None => {
             let key = task.lease.effect_key();
-            task.gate().await?;
-            let service = services.minter_of(&task.profile)?;
-            let ark = service.reserve(&super::request(task, &key)).await?;
+            let ark = unused(task, services, storage, &key).await?;
             minted = Some(key);
             ark
         }
@@ -89,6 +87,31 @@ pub(super) async fn identify(
     }
     task.queue.assign(task.lease, &task.identifiers).await?;
     Ok(Named { ark, minted })
+}
+
+/// A new name that neither the inventory nor the storage knows. A minter whose counter was lost or set back gives names
+/// that are used; each of them is passed over.
+async fn unused(task: &Task<'_>, services: &Services, storage: &dyn Storage, key: &str) -> Result<Ark> {
+    let minter = services.minter_of(&task.profile)?;
+    let request = super::request(task, key);
+    loop {
+        if task.cancel.is_cancelled() {
+            return Err(Failure::Cancelled);
+        }
+        task.progress.beat();
+        task.gate().await?;
+        let ark = minter.reserve(&request).await?;
+        let recorded = match &services.inventory {
+            Some(inventory) => inventory.knows(&ark).await?,
+            None => false,
+        };
+        let place = match recorded {
+            true => "inventory",
+            false if storage.manifest(&ark.to_string(), None).await?.is_some() => "storage",
+            false => return Ok(ark),
+        };
+        tracing::warn!(%ark, known_by = place, "the minter gave a name that is used; taking the next one");
+    }
 }
 
 /// The local ids of the job, each once, in the order in which they were given.
@@ -141,6 +164,7 @@ async fn claim(task: &mut Task<'_>, owner: &str, local_ids: &[String]) -> Result
 /// Waits for another job, and stays alive and cancellable.
 pub(crate) async fn waiting<T>(task: &Task<'_>, what: impl Future<Output = T>) -> Result<T> {
     let mut beat = tokio::time::interval(BEAT);
+    task.progress.wait_began();
     tokio::pin!(what);
     loop {
         tokio::select! {
