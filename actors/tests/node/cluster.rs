@@ -120,20 +120,14 @@ async fn a_node_that_is_killed_leaves_the_registry_with_its_session(on: On) {
     let place = Place::new(on).await;
     let queue = place.queue().await;
     let (killed, other) = (place.node("node-1").await, place.node("node-2").await);
-    let names = async || {
-        let mut names: Vec<_> = kit::components(&queue).await.into_iter().map(|one| one.node).collect();
-        names.sort();
-        names
-    };
-    assert_eq!(names().await, ["node-1", "node-2"]);
+    kit::registered(&queue, &["node-1", "node-2"]).await;
     killed.stop();
     killed.ended().await;
-    eventually("only the other", kit::PATIENCE, || async { (names().await == ["node-2"]).then_some(()) })
-        .await;
+    kit::registered(&queue, &["node-2"]).await;
     // And that one knows it.
     leads(&queue, "timer", "node-2").await;
     let again = place.node("node-1").await;
-    assert_eq!(names().await, ["node-1", "node-2"]);
+    kit::registered(&queue, &["node-1", "node-2"]).await;
     kit::clean(&queue).await;
     for node in [again, other] {
         kit::drained(node).await;
@@ -157,8 +151,7 @@ async fn a_name_that_is_used_again_is_a_new_incarnation(on: On) {
     for _ in 0..2 {
         let node = place.node("node-1").await;
         leads(&queue, "timer", "node-1").await;
-        let all = kit::components(&queue).await;
-        assert_eq!(all.len(), 1);
+        let all = kit::registered(&queue, &["node-1"]).await;
         lives.push((all[0].node.clone(), all[0].incarnation.clone()));
         kit::drained(node).await;
     }

@@ -382,6 +382,16 @@ pub(crate) async fn components(queue: &Queue) -> Vec<Info> {
     found
 }
 
+/// Waits until these nodes and no others are registered, in this order. A node is ready before it is registered.
+pub(crate) async fn registered(queue: &Queue, nodes: &[&str]) -> Vec<Info> {
+    ingest_harness::eventually(&format!("{nodes:?} and no other node"), PATIENCE, || async {
+        let mut all = components(queue).await;
+        all.sort_by(|one, other| one.node.cmp(&other.node));
+        all.iter().map(|one| one.node.as_str()).eq(nodes.iter().copied()).then_some(all)
+    })
+    .await
+}
+
 /// The identifier that a job's object got.
 pub(crate) async fn ark_of(queue: &Queue, jid: Jid) -> String {
     let identifiers: Option<Identifiers> = queue.node(jid, map::JobNode::Identifiers).await.unwrap();

@@ -55,7 +55,7 @@ async fn after_its_session_has_expired_a_node_comes_back_and_loses_and_doubles_n
     let stored: Vec<_> = futures::StreamExt::collect::<Vec<_>>(storage.objects()).await;
     assert_eq!(stored.len(), JOBS);
     assert_eq!(kit::mails(&place.outbox()).len(), 1);
-    assert_eq!(kit::components(&queue).await.len(), 1);
+    kit::registered(&queue, &["node-1"]).await;
     let restart = kit::restarted(&node, "session").await;
     assert_eq!((restart.reason.as_str(), restart.backoff_ms), ("expired", 0));
     assert_eq!(node.snapshot().await.unwrap().sessions, 2);
