@@ -1,35 +1,37 @@
-//! Stored objects: whether their content is still what was stored.
+//! Stored objects: whether their content is still what was stored and recorded.
+//!
+//! However objects are chosen, [`Auditor`] audits each of them in the same way.
 //!
 //! **When things break.** Everything that is wrong with an object is told with it, and the audit goes on with the
-//! next. One that no storage has is damaged, too; whoever looks at all of them hears of those that the inventory
-//! knows and no storage has. A storage that is away ends it, with a problem as the last line.
+//! next. A storage or an inventory that is away ends it, with a problem as the last line.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use futures::StreamExt as _;
 use ingest_actors::house::Life;
 use ingest_queue::list::{self, Filter, PageRequest};
 use ingest_steps::ark::Ark;
-use ingest_steps::inventory::Inventory;
-use ingest_steps::outcome::{Cancel, Failure, Progress};
-use ingest_steps::storage::{Audit, Storage};
+use ingest_steps::audit::{self, Auditor, Scope, Watch};
+use ingest_steps::outcome::Cancel;
+use tokio::sync::mpsc;
 
 use super::app::App;
 use super::caller::Operator;
 use super::lines::{self, Teller, line, problem};
 use super::problem::{Answer, Refusal};
-use super::wire::{ArkWord, AuditLine, AuditProgress, Audited, AuditedObject, FieldProblem, Problem};
+use super::wire::{
+    ArkWord, AuditLine, AuditProgress, AuditVerdict, Audited, AuditedObject, FieldProblem, Problem,
+};
 
 /// How often it is looked how far it is.
 const LOOK: Duration = Duration::from_millis(500);
 /// The most objects that one request may name.
 const MOST: usize = 1000;
-
-type Storages = BTreeMap<String, Arc<dyn Storage>>;
+/// Objects that may wait to be told of.
+const FOUND: usize = 16;
 
 /// Which objects.
 #[derive(Debug, PartialEq, Eq)]
@@ -42,12 +44,12 @@ enum Wanted {
 #[utoipa::path(get, path = "/api/v1/objects/audit", tag = "objects", security(("token" = ["operator"])), params(
     ("ark" = Option<Vec<ArkWord>>, Query, description = "these objects; may be repeated"),
     ("batch" = Option<String>, Query, description = "those of this batch: bid or uuid"),
-    ("all" = Option<bool>, Query, description = "all that are stored, and all that are recorded"),
+    ("all" = Option<bool>, Query, description = "all that are recorded or stored, and whatever else lies in the storages"),
 ), responses(
     (status = 200, description = "lines; the last is `done` or `problem`", body = AuditLine, content_type = "application/x-ndjson"),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
-/// Reads stored objects, and compares their content with their digests
+/// Reads stored objects, and compares their content with their digests and with the inventory
 pub(crate) async fn audit(
     State(app): State<App>,
     _: Operator,
@@ -55,12 +57,12 @@ pub(crate) async fn audit(
 ) -> Answer<Response> {
     let wanted = wanted(query.as_deref().unwrap_or_default())?;
     let life = app.life().await?;
-    let arks = match wanted {
-        Wanted::Arks(arks) => Some(arks),
-        Wanted::Batch(name) => Some(of_batch(&life, &name).await?),
-        Wanted::All => None,
+    let scope = match wanted {
+        Wanted::Arks(arks) => Scope::Objects(arks),
+        Wanted::Batch(name) => Scope::Objects(of_batch(&life, &name).await?),
+        Wanted::All => Scope::All,
     };
-    lines::answer(&app, false, |teller| run(life, arks, teller))
+    lines::answer(&app, false, |teller| run(life, scope, teller))
 }
 
 fn wanted(query: &str) -> Answer<Wanted> {
@@ -137,157 +139,63 @@ async fn of_batch(life: &Life, name: &str) -> Answer<Vec<String>> {
     Ok(arks.into_iter().collect())
 }
 
-async fn run(life: Arc<Life>, arks: Option<Vec<String>>, teller: Teller) {
+async fn run(life: Arc<Life>, scope: Scope, teller: Teller) {
     let cancel = Cancel::new();
     // Whoever leaves drops this, and what reads on threads of its own is told to stop.
     let _stops = cancel.clone().drop_guard();
     let services = life.services();
-    let (storages, inventory) = (services.storages.clone(), services.inventory.clone());
-    let mut work = Work { storages, inventory, cancel, teller, sum: Audited::default() };
-    let ended = match arks {
-        Some(arks) => work.named(&arks).await,
-        None => work.all().await,
+    let auditor = Auditor { storages: services.storages.clone(), inventory: services.inventory.clone() };
+    let watch = Watch::default();
+    let (sink, mut found) = mpsc::channel(FOUND);
+    let mut told = Told { watch: &watch, teller, sum: Audited::default() };
+    let work = auditor.run(scope, &watch, &cancel, sink);
+    tokio::pin!(work);
+    let mut ended = None;
+    loop {
+        tokio::select! {
+            next = found.recv() => match next {
+                Some(object) => told.object(object).await,
+                None => break,
+            },
+            end = &mut work, if ended.is_none() => ended = Some(end),
+            () = tokio::time::sleep(LOOK) => told.progress(),
+        }
+    }
+    // Its sink is gone, so it has ended, or does so now.
+    let ended = match ended {
+        Some(ended) => ended,
+        None => work.await,
     };
     let last = match ended {
-        Ok(()) => AuditLine::Done(work.sum),
+        Ok(()) => AuditLine::Done(told.sum),
         Err(failure) => AuditLine::Problem(problem(failure.into())),
     };
-    work.teller.tell(line(&last)).await;
+    told.teller.tell(line(&last)).await;
 }
 
-struct Work {
-    storages: Storages,
-    /// None where another service owns it.
-    inventory: Option<Arc<dyn Inventory>>,
-    cancel: Cancel,
+/// What whoever asked is told.
+struct Told<'a> {
+    watch: &'a Watch,
     teller: Teller,
     sum: Audited,
 }
 
-impl Work {
-    async fn named(&mut self, arks: &[String]) -> Result<(), Failure> {
-        for ark in arks {
-            let mut found = false;
-            for (name, storage) in self.storages.clone() {
-                match storage.manifest(ark, None).await {
-                    Ok(None) => {}
-                    // It is there, and its manifest cannot be read: the audit says why.
-                    Ok(Some(_)) | Err(Failure::Fail(_) | Failure::Hopeless(_)) => {
-                        found = true;
-                        self.one(&name, &storage, ark).await?;
-                    }
-                    Err(failure) => return Err(failure),
-                }
-            }
-            if !found {
-                self.tell(ark, "", Audit { problems: vec!["no storage has it".into()], ..Audit::default() })
-                    .await;
-            }
-        }
-        Ok(())
-    }
-
-    async fn all(&mut self) -> Result<(), Failure> {
-        for (name, storage) in self.storages.clone() {
-            let mut objects = storage.objects();
-            while let Some(object) = objects.next().await {
-                match object {
-                    Ok(ark) => self.one(&name, &storage, &ark).await?,
-                    Err(Failure::Fail(why) | Failure::Hopeless(why)) => {
-                        self.tell("", &name, Audit { problems: vec![why], ..Audit::default() }).await;
-                    }
-                    Err(failure) => return Err(failure),
-                }
-            }
-        }
-        match self.inventory.clone() {
-            Some(inventory) => self.recorded(&*inventory).await,
-            None => Ok(()),
-        }
-    }
-
-    /// Tells of what is recorded and not stored. What is there was read already.
-    async fn recorded(&mut self, inventory: &dyn Inventory) -> Result<(), Failure> {
-        let mut after = None;
-        loop {
-            let page = inventory.objects(after.as_ref()).await?;
-            let Some((last, _)) = page.last() else { return Ok(()) };
-            after = Some(last.clone());
-            for (ark, head) in page {
-                let ark = ark.to_string();
-                let why = match self.newest(&ark).await? {
-                    None => "it is recorded, and no storage has it".to_owned(),
-                    Some(newest) if newest < head => {
-                        // It was counted when it was read.
-                        self.sum.objects = self.sum.objects.saturating_sub(1);
-                        format!("version {head} is recorded, and the newest that is stored is {newest}")
-                    }
-                    Some(_) => continue,
-                };
-                self.tell(&ark, "", Audit { problems: vec![why], ..Audit::default() }).await;
-            }
-        }
-    }
-
-    /// The newest version that any storage has. What cannot be read was told of already.
-    async fn newest(&self, ark: &str) -> Result<Option<u32>, Failure> {
-        let mut newest = None;
-        for storage in self.storages.values() {
-            let head = match storage.manifest(ark, None).await {
-                Ok(manifest) => manifest.map(|manifest| manifest.head),
-                Err(Failure::Fail(_) | Failure::Hopeless(_)) => Some(u32::MAX),
-                Err(failure) => return Err(failure),
-            };
-            newest = newest.max(head);
-        }
-        Ok(newest)
-    }
-
-    async fn one(&mut self, name: &str, storage: &Arc<dyn Storage>, ark: &str) -> Result<(), Failure> {
-        let progress = Progress::default();
-        let cancel = self.cancel.clone();
-        let audit = storage.audit(ark, &progress, &cancel);
-        tokio::pin!(audit);
-        let audited = loop {
-            tokio::select! {
-                audited = &mut audit => break audited,
-                () = tokio::time::sleep(LOOK) => self.progress(ark, &progress),
-            }
-        };
-        let audited = match audited {
-            Err(Failure::Fail(why) | Failure::Hopeless(why)) => {
-                Audit { problems: vec![why], ..Audit::default() }
-            }
-            other => other?,
-        };
-        self.tell(ark, name, audited).await;
-        self.progress(ark, &Progress::default());
-        Ok(())
-    }
-
-    fn progress(&mut self, ark: &str, progress: &Progress) {
-        let (files, bytes) = progress.done();
-        let sum = &self.sum;
-        let (objects, files, bytes) = (sum.objects, sum.files + files, sum.bytes + bytes);
-        let now = AuditProgress { ark: ark.to_owned(), objects, files, bytes };
-        self.teller.progress(|| line(&AuditLine::Progress(now)));
-    }
-
-    async fn tell(&mut self, ark: &str, storage: &str, audit: Audit) {
-        let Audit { versions, files, bytes, problems } = audit;
+impl Told<'_> {
+    async fn object(&mut self, object: audit::Audited) {
+        let object = AuditedObject::from(object);
         self.sum.objects += 1;
-        self.sum.damaged += usize::from(!problems.is_empty());
-        self.sum.files += files;
-        self.sum.bytes += bytes;
-        let object = AuditedObject {
-            ark: ark.to_owned(),
-            storage: storage.to_owned(),
-            versions,
-            files,
-            bytes,
-            problems,
-        };
+        self.sum.damaged += usize::from(object.verdict != AuditVerdict::Sound);
+        self.sum.files += object.files;
+        self.sum.bytes += object.bytes;
+        *self.sum.verdicts.entry(object.verdict).or_default() += 1;
         self.teller.tell(line(&AuditLine::Object(object))).await;
+        self.progress();
+    }
+
+    fn progress(&mut self) {
+        let (files, bytes) = self.watch.progress.done();
+        let now = AuditProgress { ark: self.watch.object(), objects: self.sum.objects, files, bytes };
+        self.teller.progress(|| line(&AuditLine::Progress(now)));
     }
 }
 

@@ -1,4 +1,7 @@
-//! `ingestd audit`: reads stored objects, and compares their content with the digests that they were stored with.
+//! `ingestd audit`: reads stored objects, and compares their content with their digests and with the inventory.
+//!
+//! Objects are printed some hundreds at a time, so that a million of them fit. At the end each verdict that was given
+//! is printed with what to do about it.
 
 use anyhow::Result;
 
@@ -7,7 +10,7 @@ use super::exit::Failed;
 use super::progress;
 use super::screen::{Cell, Column, Paint, Screen, Table};
 use super::words;
-use crate::api::wire::{AuditLine, Audited, AuditedObject};
+use crate::api::wire::{AuditLine, AuditVerdict, Audited, AuditedObject};
 
 /// The command's options.
 #[derive(Debug, clap::Args)]
@@ -20,7 +23,7 @@ pub(super) struct Audit {
     #[arg(long, value_name = "BATCH", conflicts_with = "all")]
     batch: Option<String>,
 
-    /// All objects that are stored
+    /// All objects that are recorded or stored, and whatever else lies in the storages
     #[arg(long)]
     all: bool,
 
@@ -38,7 +41,7 @@ impl Audit {
         let ask = ask.with("batch", self.batch.as_ref()).with("all", self.all.then_some(true));
         let bar = progress::waiting("reading");
         let mut lines = client.lines(ask).await?;
-        let mut objects = Vec::new();
+        let mut screen = Objects::default();
         let done = loop {
             let Some(line) = lines.next::<AuditLine>().await? else {
                 return Err(client.not_understood("the answer has broken off").into());
@@ -54,14 +57,20 @@ impl Audit {
                     now.ark
                 )),
                 AuditLine::Object(object) if self.server.json() => drop(object),
-                AuditLine::Object(object) => objects.push(object),
+                AuditLine::Object(object) => {
+                    screen.waiting.push(object);
+                    if screen.waiting.len() >= AT_ONCE {
+                        bar.suspend(|| screen.print())?;
+                    }
+                }
                 AuditLine::Done(done) => break done,
                 AuditLine::Problem(problem) => return Err(Failed::Problem(Box::new(problem)).into()),
             }
         };
         bar.finish_and_clear();
         if !self.server.json() {
-            print(&objects, &done)?;
+            screen.print()?;
+            screen.sum(&done)?;
         }
         if done.damaged == 0 {
             return Ok(());
@@ -71,44 +80,79 @@ impl Audit {
     }
 }
 
-fn print(objects: &[AuditedObject], done: &Audited) -> Result<()> {
-    let screen = Screen::stdout();
-    if objects.is_empty() {
-        return screen.say("There are no such objects.");
-    }
-    let mut table = Table::new([
-        Column::text("OBJECT"),
-        Column::word("STORAGE").minor(),
-        Column::number("VERSIONS").minor(),
-        Column::number("FILES"),
-        Column::number("BYTES"),
-        Column::word("VERDICT"),
-    ]);
-    for object in objects {
-        let verdict = match object.problems.len() {
-            0 => Cell::new("sound").painted(Paint::Good),
-            count => Cell::new(words::count(count, "problem", "problems")).painted(Paint::Bad),
-        };
-        table.row([
-            Cell::new(&object.ark),
-            Cell::new(&object.storage),
-            Cell::new(object.versions.to_string()),
-            Cell::new(object.files.to_string()),
-            Cell::new(words::bytes(object.bytes)),
-            verdict,
-        ]);
-    }
-    screen.table(&table)?;
-    for object in objects {
-        for problem in &object.problems {
-            screen.say(&format!("{}: {problem}", object.ark))?;
+/// As many are printed as one table.
+const AT_ONCE: usize = 500;
+
+/// What is printed for people.
+#[derive(Default)]
+struct Objects {
+    waiting: Vec<AuditedObject>,
+}
+
+impl Objects {
+    /// Those that wait: a table, and below it what is wrong with them.
+    fn print(&mut self) -> Result<()> {
+        if self.waiting.is_empty() {
+            return Ok(());
         }
+        let screen = Screen::stdout();
+        let objects = std::mem::take(&mut self.waiting);
+        let mut table = Table::new([
+            Column::text("OBJECT"),
+            Column::word("STORAGE").minor(),
+            Column::number("VERSIONS").minor(),
+            Column::number("FILES"),
+            Column::number("BYTES"),
+            Column::word("VERDICT"),
+            Column::word("FOUND"),
+        ]);
+        for object in &objects {
+            let sound = object.verdict == AuditVerdict::Sound;
+            let paint = if sound { Paint::Good } else { Paint::Bad };
+            let found = match object.problems.len() {
+                0 => String::new(),
+                count => words::count(count, "problem", "problems"),
+            };
+            table.row([
+                Cell::new(name(object)),
+                Cell::new(&object.storage),
+                Cell::new(object.versions.to_string()),
+                Cell::new(object.files.to_string()),
+                Cell::new(words::bytes(object.bytes)),
+                Cell::new(object.verdict.verdict().word()).painted(paint),
+                Cell::new(found),
+            ]);
+        }
+        screen.table(&table)?;
+        for object in &objects {
+            for problem in &object.problems {
+                screen.say(&format!("{}: {problem}", name(object)))?;
+            }
+        }
+        Ok(())
     }
-    screen.say(&format!(
-        "{}, {} files, {}: {} not as stored",
-        words::count(done.objects, "object", "objects"),
-        done.files,
-        words::bytes(done.bytes),
-        done.damaged
-    ))
+
+    fn sum(&self, done: &Audited) -> Result<()> {
+        let screen = Screen::stdout();
+        if done.objects == 0 {
+            return screen.say("There are no such objects.");
+        }
+        screen.say(&format!(
+            "{}, {} files, {}: {} not as stored",
+            words::count(done.objects, "object", "objects"),
+            done.files,
+            words::bytes(done.bytes),
+            done.damaged
+        ))?;
+        for (verdict, count) in done.verdicts.iter().filter(|(verdict, _)| **verdict != AuditVerdict::Sound) {
+            let verdict = verdict.verdict();
+            screen.say(&format!("{count} {verdict}: {}", verdict.advice()))?;
+        }
+        Ok(())
+    }
+}
+
+/// What it is called: by its ARK, or by where it lies.
+fn name(object: &AuditedObject) -> &str {
+    if object.ark.is_empty() { &object.place } else { &object.ark }
 }

@@ -110,6 +110,33 @@ pub struct Version {
     pub ingest: Ingest,
 }
 
+/// The rows of an object, for an audit: it believes nothing, and reads also what no program has written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Rows {
+    /// The newest version by the object's own row; absent where there is no such row.
+    pub head: Option<u32>,
+    pub versions: BTreeMap<u32, VersionRows>,
+}
+
+/// The rows of a version.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct VersionRows {
+    /// Whether it has a row of its own.
+    pub version: bool,
+    /// Whether there is a row that says where it came from.
+    pub ingest: bool,
+    pub files: Vec<FileRows>,
+}
+
+/// The rows of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileRows {
+    pub path: String,
+    pub size: u64,
+    /// Algorithm and value, as they are written.
+    pub digests: Vec<(String, String)>,
+}
+
 /// A database of what is kept.
 pub trait Inventory: std::fmt::Debug + Send + Sync {
     /// Records a version, whole or not at all. May be repeated.
@@ -124,9 +151,15 @@ pub trait Inventory: std::fmt::Debug + Send + Sync {
     /// The local ids of an object, in their order; none if there is no such object.
     fn local_ids<'a>(&'a self, ark: &'a Ark) -> BoxFuture<'a, Result<Vec<String>>>;
 
-    /// A page of all objects, each with its newest version, in the database's own order: those after this one.
-    /// The end is an empty page.
-    fn objects<'a>(&'a self, after: Option<&'a Ark>) -> BoxFuture<'a, Result<Vec<(Ark, u32)>>>;
+    /// A page of the names of all objects, in the database's own order: those after this one. The end is an empty
+    /// page. They are what the rows say, also where that is no ARK.
+    fn objects<'a>(&'a self, after: Option<&'a str>) -> BoxFuture<'a, Result<Vec<String>>>;
+
+    /// Those of these names that no object has.
+    fn unlisted<'a>(&'a self, names: &'a [String]) -> BoxFuture<'a, Result<Vec<String>>>;
+
+    /// The rows of an object as they are, whole or not; nothing if there is not one.
+    fn rows<'a>(&'a self, ark: &'a str) -> BoxFuture<'a, Result<Option<Rows>>>;
 
     /// Whether an object has this name.
     fn knows<'a>(&'a self, ark: &'a Ark) -> BoxFuture<'a, Result<bool>>;

@@ -18,6 +18,7 @@
 //! | identifiers and who mints them | [`ark`], [`minter`] |
 //! | where objects are kept | [`storage`] |
 //! | the database of what is kept | [`inventory`] |
+//! | whether what is kept is what was deposited | [`audit`] |
 //! | numbers that were used, after a tree was lost or restored | [`ledger`] |
 //! | the files that describe an object | [`document`] |
 //! | the call to a depositor's service | [`notify`] |
@@ -28,6 +29,7 @@
 pub mod alert;
 pub mod archive;
 pub mod ark;
+pub mod audit;
 pub mod bag;
 pub mod digest;
 pub mod document;

@@ -21,8 +21,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
@@ -59,7 +61,8 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
     /// The content of one file. The stream ends with a failure if what was read is not what was stored.
     fn open<'a>(&'a self, ark: &'a str, version: u32, path: &'a str) -> BoxFuture<'a, Result<Content>>;
 
-    /// Reads everything that every version of an object holds, and tells all that is wrong with it.
+    /// Reads everything that every version of an object holds, and tells all that is wrong with it. An object that
+    /// is not there is an answer, too: [`Audit::absent`].
     fn audit<'a>(
         &'a self,
         ark: &'a str,
@@ -67,9 +70,32 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
         cancel: &'a Cancel,
     ) -> BoxFuture<'a, Result<Audit>>;
 
-    /// The ARKs of all objects, in no particular order. An object that cannot be read is a failure among
-    /// them, and the rest follows.
-    fn objects(&self) -> BoxStream<'_, Result<String>>;
+    /// Everything that lies where objects lie, in no particular order. What cannot be listed is a failure
+    /// among them, and the rest follows.
+    fn entries(&self) -> BoxStream<'_, Result<Entry>>;
+
+    /// The ARKs of all objects among the [`Storage::entries`]. An object that does not say which one it is, is a
+    /// failure among them.
+    fn objects(&self) -> BoxStream<'_, Result<String>> {
+        let named = |entry| match entry {
+            Ok(Entry::Object(ark)) => Some(Ok(ark)),
+            Ok(Entry::Nameless { place, why }) => Some(Err(Failure::fail(format!("{place}: {why}")))),
+            Ok(Entry::Foreign { .. }) => None,
+            Err(failure) => Some(Err(failure)),
+        };
+        self.entries().filter_map(move |entry| std::future::ready(named(entry))).boxed()
+    }
+}
+
+/// Something that lies where objects lie.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Entry {
+    /// An object, in its own place.
+    Object(String),
+    /// What lies in the place of some object, and nothing readable says of which.
+    Nameless { place: String, why: String },
+    /// What is no object of this program.
+    Foreign { place: String, why: String },
 }
 
 /// Whether the object has to be there.
@@ -168,15 +194,48 @@ impl std::fmt::Debug for Content {
     }
 }
 
-/// What an audit found.
+/// What an audit found in one place, and what was read there.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Audit {
+    /// Whether there is anything of the object, in whatever condition.
+    pub present: bool,
+    /// Where it lies, in the words of the place.
+    pub place: String,
+    /// The newest version that is there.
     pub versions: u32,
     /// Files whose content was read, each once.
     pub files: u64,
     pub bytes: u64,
-    /// One line each; none if all is well.
+    /// How the object differs from what it says of itself: one line each; none if all is well.
     pub problems: Vec<String>,
+    /// The versions that are there, from the first to the newest.
+    pub state: BTreeMap<u32, StoredVersion>,
+}
+
+/// A version that is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoredVersion {
+    /// The files that it has by its own words, and what was read of each. Content that is kept once is the same one.
+    Files(BTreeMap<String, Arc<Measured>>),
+    /// What says which files it has is damaged.
+    Unreadable,
+}
+
+/// What was read of the content of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Measured {
+    /// All of it; these are the digests of what was read.
+    Read { size: u64, digests: Vec<Digest> },
+    Missing,
+    /// It is there, and could not be read to its end or is not what was stored.
+    Damaged,
+}
+
+impl Audit {
+    /// Of an object that is not there.
+    pub fn absent(ark: &str) -> Self {
+        Self { problems: vec![format!("there is no object {ark} to audit")], ..Self::default() }
+    }
 }
 
 /// The longest name and the longest path that every place can keep, in bytes.
@@ -232,7 +291,7 @@ fn check_ark(ark: &str) -> Result<()> {
     canonical(ark).map_err(Failure::Fail)
 }
 
-fn canonical(text: &str) -> std::result::Result<(), String> {
+pub(crate) fn canonical(text: &str) -> std::result::Result<(), String> {
     let ark: Ark = text.parse().map_err(|error: NotAnArk| error.to_string())?;
     let canonical = ark.to_string();
     if canonical == text { Ok(()) } else { Err(format!("`{text}` is kept as {canonical}; ask for that")) }

@@ -16,7 +16,7 @@ use ingest_steps::outcome::{Cancel, Progress, Result};
 use ingest_steps::provision::{Provision, Space, Verdict, Waiting};
 use ingest_steps::services::Services;
 use ingest_steps::step::assemble;
-use ingest_steps::storage::{Audit, Content, Storage, StoreRequest, Stored, StoredManifest};
+use ingest_steps::storage::{Audit, Content, Entry, Storage, StoreRequest, Stored, StoredManifest};
 use url::Url;
 
 use crate::kit::{self, On, Place};
@@ -203,8 +203,8 @@ impl Storage for Once<Arc<dyn Storage>> {
         self.inner.audit(ark, progress, cancel)
     }
 
-    fn objects(&self) -> BoxStream<'_, Result<String>> {
-        self.inner.objects()
+    fn entries(&self) -> BoxStream<'_, Result<Entry>> {
+        self.inner.entries()
     }
 }
 

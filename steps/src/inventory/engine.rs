@@ -191,8 +191,16 @@ macro_rules! inventory_of {
                 reading::local_ids(self, ark).boxed()
             }
 
-            fn objects<'a>(&'a self, after: Option<&'a Ark>) -> BoxFuture<'a, Result<Vec<(Ark, u32)>>> {
+            fn objects<'a>(&'a self, after: Option<&'a str>) -> BoxFuture<'a, Result<Vec<String>>> {
                 reading::objects(self, after).boxed()
+            }
+
+            fn unlisted<'a>(&'a self, names: &'a [String]) -> BoxFuture<'a, Result<Vec<String>>> {
+                reading::unlisted(self, names).boxed()
+            }
+
+            fn rows<'a>(&'a self, ark: &'a str) -> BoxFuture<'a, Result<Option<super::Rows>>> {
+                reading::rows(self, ark).boxed()
             }
 
             fn knows<'a>(&'a self, ark: &'a Ark) -> BoxFuture<'a, Result<bool>> {

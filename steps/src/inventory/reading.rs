@@ -3,10 +3,11 @@
 //! **When things break.** Rows that this program could not have written are a failure that shows them, and
 //! never a guess.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
-use super::engine::{Engine, Transaction, Value};
-use super::{File, Ingest, Object, Version};
+use super::engine::{Engine, Sql, Transaction, Value};
+use super::tables::group;
+use super::{File, FileRows, Ingest, Object, Rows, Version};
 use crate::ark::Ark;
 use crate::digest::Digest;
 use crate::outcome::{Failure, Result};
@@ -35,13 +36,54 @@ pub(super) async fn local_ids_in(transaction: &mut dyn Transaction, ark: &Ark) -
     Ok(ids)
 }
 
-pub(super) async fn objects(engine: &dyn Engine, after: Option<&Ark>) -> Result<Vec<(Ark, u32)>> {
+pub(super) async fn objects(engine: &dyn Engine, after: Option<&str>) -> Result<Vec<String>> {
     let mut transaction = engine.read().await?;
     // A name that is empty comes before all others.
-    let after = after.map_or_else(|| Value::from(""), value);
-    let look = "SELECT ark, head FROM objects WHERE ark > $1 ORDER BY ark LIMIT 500";
-    let rows = transaction.rows(look.into(), vec![after]).await?;
-    rows.iter().map(|row| Ok((row.parsed(0)?, row.number(1)?))).collect()
+    let look = "SELECT ark FROM objects WHERE ark > $1 ORDER BY ark LIMIT 500";
+    let rows = transaction.rows(look.into(), vec![after.unwrap_or_default().into()]).await?;
+    rows.iter().map(|row| row.text(0)).collect()
+}
+
+pub(super) async fn unlisted(engine: &dyn Engine, names: &[String]) -> Result<Vec<String>> {
+    let mut transaction = engine.read().await?;
+    let mut unlisted = Vec::new();
+    for some in names.chunks(1_000) {
+        let sql = format!("SELECT ark FROM objects WHERE ark IN {}", group(0, some.len()));
+        let rows = transaction.rows(Sql::Owned(sql), some.iter().map(Value::from).collect()).await?;
+        let listed = rows.iter().map(|row| row.text(0)).collect::<Result<HashSet<_>>>()?;
+        unlisted.extend(some.iter().filter(|name| !listed.contains(*name)).cloned());
+    }
+    Ok(unlisted)
+}
+
+pub(super) async fn rows(engine: &dyn Engine, ark: &str) -> Result<Option<Rows>> {
+    let mut transaction = engine.read().await?;
+    let mut rows = Rows::default();
+    let look = "SELECT head FROM objects WHERE ark = $1";
+    let found = transaction.rows(look.into(), vec![ark.into()]).await?;
+    rows.head = found.first().map(|row| row.number(0)).transpose()?;
+    for row in transaction.rows("SELECT version FROM versions WHERE ark = $1".into(), vec![ark.into()]).await? {
+        rows.versions.entry(row.number(0)?).or_default().version = true;
+    }
+    for row in transaction.rows("SELECT version FROM ingests WHERE ark = $1".into(), vec![ark.into()]).await? {
+        rows.versions.entry(row.number(0)?).or_default().ingest = true;
+    }
+    let look = "SELECT version, number, algorithm, value FROM digests
+        WHERE ark = $1 ORDER BY version, number, algorithm";
+    let mut digests: BTreeMap<(u32, u64), Vec<(String, String)>> = BTreeMap::new();
+    for row in transaction.rows(look.into(), vec![ark.into()]).await? {
+        let of = digests.entry((row.number(0)?, row.number(1)?)).or_default();
+        of.push((row.text(2)?, row.text(3)?));
+    }
+    let look = "SELECT version, number, path, size FROM files WHERE ark = $1 ORDER BY version, number";
+    for row in transaction.rows(look.into(), vec![ark.into()]).await? {
+        let version = row.number(0)?;
+        let digests = digests.remove(&(version, row.number(1)?)).unwrap_or_default();
+        let file = FileRows { path: row.text(2)?, size: row.number(3)?, digests };
+        rows.versions.entry(version).or_default().files.push(file);
+    }
+    let none = rows.head.is_none() && rows.versions.is_empty();
+    Ok((!none).then_some(rows))
 }
 
 pub(super) async fn object(engine: &dyn Engine, ark: &Ark) -> Result<Option<Object>> {

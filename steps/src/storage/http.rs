@@ -36,7 +36,7 @@ use serde::Deserialize;
 use url::Url;
 
 use super::content::checked;
-use super::{Audit, Content, Kept, Storage, StoreRequest, Stored, StoredManifest, check_ark};
+use super::{Audit, Content, Entry, Kept, Storage, StoreRequest, Stored, StoredManifest, canonical, check_ark};
 use crate::digest::Digest;
 use crate::outcome::{Cancel, Failure, Progress, Result};
 
@@ -235,7 +235,7 @@ impl Storage for Http {
         .boxed()
     }
 
-    fn objects(&self) -> BoxStream<'_, Result<String>> {
+    fn entries(&self) -> BoxStream<'_, Result<Entry>> {
         let pages = futures::stream::try_unfold(Some(None::<String>), move |after| async move {
             let Some(after) = after else { return Ok(None) };
             let query: Vec<_> = after.iter().map(|ark| ("after", ark.as_str())).collect();
@@ -245,6 +245,11 @@ impl Storage for Http {
             let next = page.last().filter(|last| after.as_ref() != Some(*last)).cloned();
             Ok::<_, Failure>(Some((page, next.map(Some))))
         });
-        pages.map_ok(|page| futures::stream::iter(page.into_iter().map(Ok))).try_flatten().boxed()
+        let entry = |ark: String| match canonical(&ark) {
+            Ok(()) => Entry::Object(ark),
+            Err(why) => Entry::Foreign { place: ark, why },
+        };
+        let pages = pages.map_ok(move |page| futures::stream::iter(page.into_iter().map(entry).map(Ok)));
+        pages.try_flatten().boxed()
     }
 }

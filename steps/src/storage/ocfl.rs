@@ -24,7 +24,6 @@
 //! alone and named, and [`Storage::audit`] tells everything that is wrong with it.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -37,7 +36,7 @@ use serde_json::json;
 use super::disk::{Disk, at, open_plain, read_pieces};
 use super::turns::Turns;
 use super::{
-    Audit, Content, Kept, Storage, StoreRequest, Stored, StoredManifest, check_ark, off_runtime, stop_if,
+    Audit, Content, Entry, Kept, Storage, StoreRequest, Stored, StoredManifest, check_ark, off_runtime, stop_if,
 };
 use crate::digest::{Algorithm, Digest, Digests};
 use crate::outcome::{Cancel, Failure, Progress, Result};
@@ -46,6 +45,7 @@ mod audit;
 mod inventory;
 mod object;
 mod version;
+mod walk;
 
 const ROOT_NAMASTE: &str = "0=ocfl_1.1";
 const LAYOUT: &str = "0004-hashed-n-tuple-storage-layout";
@@ -255,32 +255,6 @@ impl Repository {
     }
 }
 
-/// Sends the identifier of every object below a directory; whether somebody still listens.
-fn walk(directory: &Path, depth: usize, send: &mut dyn FnMut(Result<String>) -> bool) -> bool {
-    let entries = match fs::read_dir(directory) {
-        Ok(entries) => entries,
-        // It was pruned since it was listed.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return true,
-        Err(error) => return send(Err(at("list", directory)(error))),
-    };
-    for entry in entries {
-        let path = match entry {
-            Ok(entry) => entry.path(),
-            Err(error) => return send(Err(at("list", directory)(error))),
-        };
-        let goes_on = match depth {
-            0 if path.file_name().is_some_and(|name| name == "extensions") => true,
-            TUPLES => object::Place::identifier(&path).is_none_or(&mut *send),
-            _ if path.is_dir() => walk(&path, depth + 1, send),
-            _ => true,
-        };
-        if !goes_on {
-            return false;
-        }
-    }
-    true
-}
-
 /// A file as a stream that fails at its end if the content is not what was stored. Runs off the runtime and
 /// is never more than a few pieces ahead of its reader.
 fn stream(file: fs::File, digest: Digest, name: String) -> BoxStream<'static, Result<Bytes>> {
@@ -361,19 +335,21 @@ impl Storage for Ocfl {
         async move {
             check_ark(ark)?;
             // Only the look at the object's root keeps stores waiting: versions never change.
-            let work = |repository: Arc<Repository>, ark: String| audit::snapshot(&repository.place(&ark));
-            let snapshot = self.with_turn(ark, work).await?;
+            let work = |repository: Arc<Repository>, ark: String| {
+                audit::snapshot(&repository, &repository.place(&ark))
+            };
+            let Some(snapshot) = self.with_turn(ark, work).await? else { return Ok(Audit::absent(ark)) };
             let place = self.repository.place(ark);
             off_runtime(move || audit::audit(&place, snapshot, &progress, &cancel)).await
         }
         .boxed()
     }
 
-    fn objects(&self) -> BoxStream<'_, Result<String>> {
+    fn entries(&self) -> BoxStream<'_, Result<Entry>> {
         let (sender, receiver) = tokio::sync::mpsc::channel(64);
         let repository = Arc::clone(&self.repository);
         tokio::task::spawn_blocking(move || {
-            walk(&repository.root, 0, &mut |found| sender.blocking_send(found).is_ok());
+            repository.walk(&mut |found| sender.blocking_send(found).is_ok());
         });
         receive(receiver)
     }

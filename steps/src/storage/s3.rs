@@ -31,7 +31,9 @@ use object_store::{ObjectStore, ObjectStoreExt as _};
 
 use super::content::checked;
 use super::turns::Turns;
-use super::{Audit, Content, Kept, Storage, StoreRequest, Stored, StoredManifest, check_ark};
+use super::{
+    Audit, Content, Entry as Found, Kept, Storage, StoreRequest, Stored, StoredManifest, canonical, check_ark,
+};
 use crate::digest::{Algorithm, Digest};
 use crate::outcome::{Cancel, Failure, Progress, Result};
 
@@ -169,21 +171,45 @@ impl Storage for S3 {
         .boxed()
     }
 
-    fn objects(&self) -> BoxStream<'_, Result<String>> {
-        // An object is there as soon as its first version is.
+    fn entries(&self) -> BoxStream<'_, Result<Found>> {
         let depth = self.prefix.parts().count();
         let prefix = (depth > 0).then_some(&self.prefix);
-        let arks = self.store.list(prefix).map(move |meta| {
+        // Keys come in their order, so those of an object follow each other.
+        let mut last = None;
+        let entries = self.store.list(prefix).map(move |meta| {
             let path = meta.map_err(|error| told(&self.prefix, &error))?.location;
-            let parts: Vec<_> = path.parts().skip(depth).collect();
-            let [ark, version, file] = parts.as_slice() else { return Ok(None) };
-            if version.as_ref() != "v1" || file.as_ref() != INVENTORY {
+            let found = sort(&path, depth);
+            if let Some(Found::Object(ark)) = &found
+                && last.replace(ark.clone()).as_ref() == Some(ark)
+            {
                 return Ok(None);
             }
-            let ark = percent_encoding::percent_decode_str(ark.as_ref()).decode_utf8();
-            let ark = ark.map_err(|error| Failure::fail(format!("{path} in the bucket: {error}")))?;
-            Ok(Some(ark.into_owned()))
+            Ok(found)
         });
-        arks.filter_map(|found| async { found.transpose() }).boxed()
+        entries.filter_map(|found| std::future::ready(found.transpose())).boxed()
+    }
+}
+
+/// What a key is: the inventory of an object's version, content (which its object tells of), or neither.
+fn sort(path: &Path, depth: usize) -> Option<Found> {
+    let parts: Vec<_> = path.parts().skip(depth).collect();
+    let foreign = |why: String| Some(Found::Foreign { place: path.to_string(), why });
+    let (ark, version, file) = match parts.as_slice() {
+        // What is not objects but the repository's own.
+        [own, ..] if own.as_ref() == "extensions" => return None,
+        [ark, version, file, ..] => (ark, version, file),
+        _ => return foreign("this key is of no object".to_owned()),
+    };
+    let name = percent_encoding::percent_decode_str(ark.as_ref()).decode_utf8();
+    let name = match name.map_err(|error| error.to_string()).and_then(|name| canonical(&name).map(|()| name)) {
+        Ok(name) => name.into_owned(),
+        Err(why) => return foreign(format!("this key is of no object: {why}")),
+    };
+    let is_version = version.as_ref().strip_prefix('v').is_some_and(|number| number.parse::<u32>().is_ok());
+    match (is_version, file.as_ref()) {
+        (true, INVENTORY) if parts.len() == 3 => Some(Found::Object(name)),
+        // Its object tells of it, or of what a killed store has left.
+        (true, _) => None,
+        _ => foreign(format!("this key is of no version of {name}")),
     }
 }

@@ -9,11 +9,11 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use ingest_steps::ark::Ark;
-use ingest_steps::inventory::{Claim, Inventory, Object, Record, Recorded};
+use ingest_steps::inventory::{Claim, Inventory, Object, Record, Recorded, Rows};
 use ingest_steps::minter::{MintRequest, Minter, Orphan};
 use ingest_steps::outcome::{Cancel, Failure, Progress, Result};
 use ingest_steps::services::Services;
-use ingest_steps::storage::{Audit, Content, Storage, StoreRequest, Stored, StoredManifest};
+use ingest_steps::storage::{Audit, Content, Entry, Storage, StoreRequest, Stored, StoredManifest};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -154,8 +154,8 @@ impl Storage for Broken<Arc<dyn Storage>> {
         self.real.audit(ark, progress, cancel)
     }
 
-    fn objects(&self) -> BoxStream<'_, Result<String>> {
-        self.real.objects()
+    fn entries(&self) -> BoxStream<'_, Result<Entry>> {
+        self.real.entries()
     }
 }
 
@@ -176,8 +176,16 @@ impl Inventory for Broken<Arc<dyn Inventory>> {
         self.plan.around("local_ids", self.real.local_ids(ark)).boxed()
     }
 
-    fn objects<'a>(&'a self, after: Option<&'a Ark>) -> BoxFuture<'a, Result<Vec<(Ark, u32)>>> {
+    fn objects<'a>(&'a self, after: Option<&'a str>) -> BoxFuture<'a, Result<Vec<String>>> {
         self.real.objects(after)
+    }
+
+    fn unlisted<'a>(&'a self, names: &'a [String]) -> BoxFuture<'a, Result<Vec<String>>> {
+        self.real.unlisted(names)
+    }
+
+    fn rows<'a>(&'a self, ark: &'a str) -> BoxFuture<'a, Result<Option<Rows>>> {
+        self.real.rows(ark)
     }
 
     fn knows<'a>(&'a self, ark: &'a Ark) -> BoxFuture<'a, Result<bool>> {

@@ -1,43 +1,69 @@
 //! Reads everything that all versions of an object hold, through the service.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use futures::TryStreamExt as _;
 
 use super::Http;
 use crate::outcome::{Cancel, Failure, Progress, Result};
-use crate::storage::{Audit, Kept, Storage as _, stop_if};
+use crate::storage::{Audit, Kept, Measured, Storage as _, StoredVersion, stop_if};
 
 impl Http {
     pub(super) async fn check(&self, ark: &str, progress: &Progress, cancel: &Cancel) -> Result<Audit> {
-        let none = || Failure::fail(format!("there is no object {ark} to audit"));
-        let head = self.manifest(ark, None).await?.ok_or_else(none)?.head;
-        let mut audit = Audit { versions: head, ..Audit::default() };
-        let mut seen = BTreeSet::new();
+        let Some(newest) = self.manifest(ark, None).await? else { return Ok(Audit::absent(ark)) };
+        let head = newest.head;
+        let place = format!("{}/manifest/{ark}", self.settings.base.as_str().trim_end_matches('/'));
+        let mut audit = Audit { present: true, place, versions: head, ..Audit::default() };
+        // What two versions share under one name is read once.
+        let mut seen: BTreeMap<(String, String), Arc<Measured>> = BTreeMap::new();
         for version in 1..=head {
-            let Some(manifest) = self.manifest(ark, Some(version)).await? else {
-                audit.problems.push(format!("v{version} has no manifest"));
-                continue;
+            let manifest = match self.manifest(ark, Some(version)).await {
+                Ok(Some(manifest)) => manifest,
+                Ok(None) => {
+                    audit.problems.push(format!("v{version} has no manifest"));
+                    continue;
+                }
+                Err(Failure::Fail(why)) => {
+                    audit.problems.push(format!("v{version}: {why}"));
+                    audit.state.insert(version, StoredVersion::Unreadable);
+                    continue;
+                }
+                Err(other) => return Err(other),
             };
+            let mut files = BTreeMap::new();
             for (path, kept) in manifest.files {
-                // What two versions share under one name is read once.
-                if !seen.insert((path.clone(), kept.digest.to_string())) {
+                let name = (path.clone(), kept.digest.to_string());
+                if let Some(known) = seen.get(&name) {
+                    files.insert(path, Arc::clone(known));
                     continue;
                 }
                 audit.files += 1;
                 let read = self.read(ark, version, &path, &kept, progress, cancel).await;
-                match read {
-                    Ok(bytes) if bytes != kept.size => {
-                        audit
-                            .problems
-                            .push(format!("v{version} `{path}` has {bytes} bytes, not {}", kept.size));
+                let measured = match read {
+                    Ok(size) => {
+                        if size == kept.size {
+                            audit.bytes += size;
+                        } else {
+                            audit
+                                .problems
+                                .push(format!("v{version} `{path}` has {size} bytes, not {}", kept.size));
+                        }
+                        // The stream has ended well, so this is the digest of what was read.
+                        Measured::Read { size, digests: vec![kept.digest] }
                     }
-                    Ok(bytes) => audit.bytes += bytes,
-                    Err(Failure::Fail(why)) => audit.problems.push(format!("v{version} `{path}`: {why}")),
+                    Err(Failure::Fail(why)) => {
+                        audit.problems.push(format!("v{version} `{path}`: {why}"));
+                        Measured::Damaged
+                    }
                     Err(other) => return Err(other),
-                }
+                };
+                let measured = Arc::new(measured);
+                seen.insert(name, Arc::clone(&measured));
+                files.insert(path, measured);
                 progress.add_file();
             }
+            audit.state.insert(version, StoredVersion::Files(files));
         }
         Ok(audit)
     }

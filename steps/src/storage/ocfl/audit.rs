@@ -1,19 +1,22 @@
 //! The audit of an object: all of its content is read, and all of its words are compared.
 //!
 //! **When things break.** A problem is a line in the answer and the audit goes on; if the root inventory
-//! cannot be used, that of the newest version that has a sound one is audited in its stead. Only an object
-//! that is not there, or an audit that is stopped, is a failure.
+//! cannot be used, that of the newest version that has a sound one is audited in its stead. Only an audit that
+//! is stopped, or a root that is not there, is a failure.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
+use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::inventory::{self, Inventory, name, number, sidecar_digest};
 use super::object::{NAMASTE, Place, read, sha512};
-use super::{Audit, stop_if};
+use super::{Audit, Repository, stop_if};
 use crate::digest::{Algorithm, Digest, Digests};
-use crate::outcome::{Cancel, Failure, Progress, Result};
-use crate::storage::disk::{open_plain, read_pieces};
+use crate::outcome::{Cancel, Progress, Result};
+use crate::storage::disk::{at, open_plain, read_pieces};
+use crate::storage::{Measured, StoredVersion};
 
 /// What is in an object's root, taken while no store works on it.
 #[derive(Debug)]
@@ -24,10 +27,19 @@ pub(super) struct Snapshot {
     problems: Vec<String>,
 }
 
-/// Blocks.
-pub(super) fn snapshot(place: &Place) -> Result<Snapshot> {
-    let Ok(listed) = fs::read_dir(&place.object) else {
-        return Err(Failure::fail(format!("there is no object {} to audit", place.ark)));
+/// Nothing where there is no object. Blocks.
+pub(super) fn snapshot(repository: &Repository, place: &Place) -> Result<Option<Snapshot>> {
+    let listed = match fs::read_dir(&place.object) {
+        Ok(listed) => listed,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return repository.check_there().map(|()| None);
+        }
+        // A file in its place.
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            let problems = vec![format!("{} is no directory", place.object.display())];
+            return Ok(Some(Snapshot { entries: Vec::new(), inventory: None, problems }));
+        }
+        Err(error) => return Err(at("list", &place.object)(error)),
     };
     let mut problems = Vec::new();
     let mut entries = Vec::new();
@@ -40,7 +52,7 @@ pub(super) fn snapshot(place: &Place) -> Result<Snapshot> {
     }
     entries.sort();
     let inventory = read_inventory(&place.object, "", &mut problems);
-    Ok(Snapshot { entries, inventory, problems })
+    Ok(Some(Snapshot { entries, inventory, problems }))
 }
 
 /// Blocks.
@@ -51,7 +63,8 @@ pub(super) fn audit(
     cancel: &Cancel,
 ) -> Result<Audit> {
     let Snapshot { entries, inventory: root, problems } = snapshot;
-    let mut audit = Audit { problems, ..Audit::default() };
+    let lies_in = place.object.display().to_string();
+    let mut audit = Audit { present: true, place: lies_in, problems, ..Audit::default() };
     if !read(&place.object.join(NAMASTE)).is_ok_and(|text| text == b"ocfl_object_1.1\n") {
         audit.problems.push(format!("{NAMASTE} is missing or wrong"));
     }
@@ -84,7 +97,15 @@ pub(super) fn audit(
     for version in (1..=head).map(name) {
         list(&place.object, &version, &contents, &mut audit.problems);
     }
-    read_contents(place, &truth, &mut audit, progress, cancel)?;
+    let contents = read_contents(place, &truth, &mut audit, progress, cancel)?;
+    for number in 1..=head {
+        let paths = truth.version(number).map(inventory::Version::paths).unwrap_or_default();
+        let files = paths.into_iter().map(|(path, digest)| {
+            let content = truth.content(digest).and_then(|content| contents.get(content)).cloned();
+            (path.to_owned(), content.unwrap_or_else(|| Arc::new(Measured::Missing)))
+        });
+        audit.state.insert(number, StoredVersion::Files(files.collect()));
+    }
     Ok(audit)
 }
 
@@ -169,13 +190,14 @@ fn list(object: &Path, within: &str, contents: &BTreeSet<&str>, problems: &mut V
     }
 }
 
+/// Reads all content; what was found, by its path.
 fn read_contents(
     place: &Place,
     truth: &Inventory,
     audit: &mut Audit,
     progress: &Progress,
     cancel: &Cancel,
-) -> Result<()> {
+) -> Result<HashMap<String, Arc<Measured>>> {
     let mut fixity: HashMap<&str, Vec<Digest>> = HashMap::new();
     for (algorithm, block) in &truth.fixity {
         // Algorithms that are not known here are somebody else's to check.
@@ -194,6 +216,7 @@ fn read_contents(
     let paths = truth.manifest.iter().flat_map(|(hex, paths)| paths.iter().map(move |path| (path, hex)));
     let paths: BTreeMap<&String, &String> = paths.collect();
     progress.announce(paths.len() as u64, 0);
+    let mut contents = HashMap::new();
     for (path, hex) in paths {
         stop_if(cancel)?;
         let mut expected = fixity.remove(path.as_str()).unwrap_or_default();
@@ -207,19 +230,26 @@ fn read_contents(
             })
         });
         stop_if(cancel)?;
-        if let Err(error) = result {
-            audit.problems.push(format!("`{path}` cannot be read: {error}"));
-        } else {
-            audit.bytes += digests.bytes();
-            let found = digests.finish();
-            let wrong = expected.iter().filter(|expected| !found.contains(expected));
-            audit.problems.extend(wrong.map(|wrong| format!("`{path}` has not the digest {wrong}")));
-        }
+        let measured = match result {
+            Err(error) => {
+                audit.problems.push(format!("`{path}` cannot be read: {error}"));
+                if error.kind() == io::ErrorKind::NotFound { Measured::Missing } else { Measured::Damaged }
+            }
+            Ok(_) => {
+                let size = digests.bytes();
+                audit.bytes += size;
+                let found = digests.finish();
+                let wrong = expected.iter().filter(|expected| !found.contains(expected));
+                audit.problems.extend(wrong.map(|wrong| format!("`{path}` has not the digest {wrong}")));
+                Measured::Read { size, digests: found }
+            }
+        };
+        contents.insert(path.clone(), Arc::new(measured));
         audit.files += 1;
         progress.add_file();
     }
     for path in fixity.keys() {
         audit.problems.push(format!("the fixity block knows `{path}`, which is not in the manifest"));
     }
-    Ok(())
+    Ok(contents)
 }

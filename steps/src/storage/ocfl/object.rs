@@ -133,19 +133,6 @@ impl Place {
         }
         Ok(Some(Loaded { inventory, bytes, digest, head, settled, object: self.object.clone() }))
     }
-
-    /// The identifier of the object in a directory; nothing if the directory is no object.
-    pub(super) fn identifier(directory: &Path) -> Option<Result<String>> {
-        if !directory.join(NAMASTE).is_file() {
-            return None;
-        }
-        let path = directory.join(inventory::FILE);
-        let found = read(&path).map_err(at("read", &path)).and_then(|bytes| {
-            let read = Inventory::read(&bytes);
-            read.map_err(|why| Failure::fail(format!("{} is damaged: {why}", path.display())))
-        });
-        Some(found.map(|inventory| inventory.id))
-    }
 }
 
 impl Loaded {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{Error, ObjectStore as _, ObjectStoreExt as _, PutMode, PutPayload};
 use serde::{Deserialize, Serialize};
@@ -37,29 +38,41 @@ pub(super) struct Entry {
     pub(super) fixity: BTreeMap<String, String>,
 }
 
-impl S3 {
-    pub(super) async fn inventory(&self, ark: &str, number: u32) -> Result<Option<Inventory>> {
-        let path = self.version(ark, number).join(INVENTORY);
-        let bytes = match self.store.get(&path).await {
-            Ok(found) => found.bytes().await.map_err(|error| told(&path, &error))?,
-            Err(error @ Error::NotFound { .. }) if !no_bucket(&error) => return Ok(None),
-            Err(error) => return Err(told(&path, &error)),
-        };
-        let damaged = |why: String| Failure::fail(format!("{path} is damaged: {why}"));
-        let found: Inventory = serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
+impl Inventory {
+    /// What is written of this version of this object, or why that cannot be believed.
+    pub(super) fn read(ark: &str, number: u32, bytes: &[u8]) -> Result<Self, String> {
+        let found: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
         if found.id != ark || found.version != number || !found.keys.keys().copied().eq(1..=number) {
-            return Err(damaged(format!(
-                "it is of {} v{}, and does not know all versions",
-                found.id, found.version
-            )));
+            return Err(format!("it is of {} v{}, and does not know all versions", found.id, found.version));
         }
         for (path, entry) in &found.files {
             let inside = entry.content.starts_with('v') && Path::parse(&entry.content).is_ok();
             if !inside || Digest::new(Algorithm::Sha512, &entry.sha512).is_err() {
-                return Err(damaged(format!("its file `{path}` has no content or no digest")));
+                return Err(format!("its file `{path}` has no content or no digest"));
             }
         }
-        Ok(Some(found))
+        Ok(found)
+    }
+}
+
+impl S3 {
+    pub(super) async fn inventory(&self, ark: &str, number: u32) -> Result<Option<Inventory>> {
+        let Some((path, bytes)) = self.inventory_bytes(ark, number).await? else { return Ok(None) };
+        let damaged = |why| Failure::fail(format!("{path} is damaged: {why}"));
+        Inventory::read(ark, number, &bytes).map(Some).map_err(damaged)
+    }
+
+    /// The inventory of a version as it is, and its key; nothing if there is none.
+    pub(super) async fn inventory_bytes(&self, ark: &str, number: u32) -> Result<Option<(Path, Bytes)>> {
+        let path = self.version(ark, number).join(INVENTORY);
+        match self.store.get(&path).await {
+            Ok(found) => {
+                let bytes = found.bytes().await.map_err(|error| told(&path, &error))?;
+                Ok(Some((path, bytes)))
+            }
+            Err(error @ Error::NotFound { .. }) if !no_bucket(&error) => Ok(None),
+            Err(error) => Err(told(&path, &error)),
+        }
     }
 
     /// The newest version; one without an inventory is not made yet.
@@ -67,10 +80,7 @@ impl S3 {
         let object = self.object(ark);
         let listed =
             self.store.list_with_delimiter(Some(&object)).await.map_err(|error| told(&object, &error))?;
-        let number = |path: &Path| path.filename()?.strip_prefix('v')?.parse().ok();
-        let mut numbers: Vec<u32> = listed.common_prefixes.iter().filter_map(number).collect();
-        numbers.sort_unstable();
-        for number in numbers.into_iter().rev() {
+        for number in version_numbers(&listed.common_prefixes).into_iter().rev() {
             if let Some(found) = self.inventory(ark, number).await? {
                 return Ok(Some(found));
             }
@@ -97,6 +107,14 @@ impl S3 {
             _ => Err(told(&path, &error)),
         }
     }
+}
+
+/// The numbers of the versions that are listed, in their order.
+pub(super) fn version_numbers(prefixes: &[Path]) -> Vec<u32> {
+    let number = |path: &Path| path.filename()?.strip_prefix('v')?.parse().ok();
+    let mut numbers: Vec<u32> = prefixes.iter().filter_map(number).collect();
+    numbers.sort_unstable();
+    numbers
 }
 
 #[cfg(test)]
