@@ -118,7 +118,7 @@ enum Command {
     States(states::Print),
     /// Check every invariant of the tree, and repair it
     Fsck(fsck::Fsck),
-    /// Compare stored objects with the digests that they were stored with
+    /// Compare stored objects with their digests and with the inventory
     Audit(audit::Audit),
     /// Save a batch's whole record as a BagIt bag
     Export(export::Export),

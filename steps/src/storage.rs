@@ -225,7 +225,10 @@ pub enum StoredVersion {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Measured {
     /// All of it; these are the digests of what was read.
-    Read { size: u64, digests: Vec<Digest> },
+    Read {
+        size: u64,
+        digests: Vec<Digest>,
+    },
     Missing,
     /// It is there, and could not be read to its end or is not what was stored.
     Damaged,

@@ -280,7 +280,8 @@ impl Findings {
 
     fn version(&mut self, number: u32, there: &StoredVersion, recorded: &VersionRows) {
         if !recorded.version {
-            let what = format!("version {number} is stored, and the inventory has no row of it, only of its parts");
+            let what =
+                format!("version {number} is stored, and the inventory has no row of it, only of its parts");
             self.of_version(Verdict::Unrecorded, number, what);
         } else if !recorded.ingest {
             let what = format!("the inventory does not say where version {number} came from");
@@ -314,7 +315,8 @@ impl Findings {
             Measured::Read { size, digests } => (*size, digests),
             Measured::Missing => return self.missing(number, path, measured),
             Measured::Damaged => {
-                let what = format!("`{path}` cannot be compared with what is recorded: its content is damaged");
+                let what =
+                    format!("`{path}` cannot be compared with what is recorded: its content is damaged");
                 return self.shared(Verdict::Altered, number, path, measured, &what);
             }
         };
@@ -356,6 +358,3 @@ impl Findings {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -62,10 +62,13 @@ pub(super) async fn rows(engine: &dyn Engine, ark: &str) -> Result<Option<Rows>>
     let look = "SELECT head FROM objects WHERE ark = $1";
     let found = transaction.rows(look.into(), vec![ark.into()]).await?;
     rows.head = found.first().map(|row| row.number(0)).transpose()?;
-    for row in transaction.rows("SELECT version FROM versions WHERE ark = $1".into(), vec![ark.into()]).await? {
+    for row in
+        transaction.rows("SELECT version FROM versions WHERE ark = $1".into(), vec![ark.into()]).await?
+    {
         rows.versions.entry(row.number(0)?).or_default().version = true;
     }
-    for row in transaction.rows("SELECT version FROM ingests WHERE ark = $1".into(), vec![ark.into()]).await? {
+    for row in transaction.rows("SELECT version FROM ingests WHERE ark = $1".into(), vec![ark.into()]).await?
+    {
         rows.versions.entry(row.number(0)?).or_default().ingest = true;
     }
     let look = "SELECT version, number, algorithm, value FROM digests

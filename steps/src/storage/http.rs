@@ -36,7 +36,9 @@ use serde::Deserialize;
 use url::Url;
 
 use super::content::checked;
-use super::{Audit, Content, Entry, Kept, Storage, StoreRequest, Stored, StoredManifest, canonical, check_ark};
+use super::{
+    Audit, Content, Entry, Kept, Storage, StoreRequest, Stored, StoredManifest, canonical, check_ark,
+};
 use crate::digest::Digest;
 use crate::outcome::{Cancel, Failure, Progress, Result};
 

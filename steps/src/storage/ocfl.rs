@@ -36,7 +36,8 @@ use serde_json::json;
 use super::disk::{Disk, at, open_plain, read_pieces};
 use super::turns::Turns;
 use super::{
-    Audit, Content, Entry, Kept, Storage, StoreRequest, Stored, StoredManifest, check_ark, off_runtime, stop_if,
+    Audit, Content, Entry, Kept, Storage, StoreRequest, Stored, StoredManifest, check_ark, off_runtime,
+    stop_if,
 };
 use crate::digest::{Algorithm, Digest, Digests};
 use crate::outcome::{Cancel, Failure, Progress, Result};

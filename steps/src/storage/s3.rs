@@ -201,7 +201,8 @@ fn sort(path: &Path, depth: usize) -> Option<Found> {
         _ => return foreign("this key is of no object".to_owned()),
     };
     let name = percent_encoding::percent_decode_str(ark.as_ref()).decode_utf8();
-    let name = match name.map_err(|error| error.to_string()).and_then(|name| canonical(&name).map(|()| name)) {
+    let name = match name.map_err(|error| error.to_string()).and_then(|name| canonical(&name).map(|()| name))
+    {
         Ok(name) => name.into_owned(),
         Err(why) => return foreign(format!("this key is of no object: {why}")),
     };

@@ -75,16 +75,19 @@ pub(super) fn audit(
         own.extend(found.map(|found| (number, found)));
     }
     let root_bytes = root.as_ref().map(|(_, bytes)| bytes.clone());
-    let Some(truth) = root
-        .map(|(inventory, _)| inventory)
-        .or_else(|| own.last_key_value().map(|(_, (inventory, _))| inventory.clone()))
-    else {
+    let is_ours = |inventory: &Inventory| inventory.id == place.ark;
+    let root = root.map(|(inventory, _)| inventory);
+    if let Some(other) = root.as_ref().filter(|inventory| !is_ours(inventory)) {
+        audit.problems.push(format!("its inventory is of `{}`, not of `{}`", other.id, place.ark));
+    }
+    let newest = || own.values().map(|(inventory, _)| inventory).rev().find(|inventory| is_ours(inventory));
+    let Some(truth) = root.filter(is_ours).or_else(|| newest().cloned()) else {
         audit.problems.push("no inventory can be used, so the content cannot be audited".into());
         return Ok(audit);
     };
     let head = truth.newest().unwrap_or_default();
     audit.versions = head;
-    compare_words(place, &truth, &own, &mut audit.problems);
+    compare_words(&truth, &own, &mut audit.problems);
     if own.get(&head).zip(root_bytes).is_some_and(|((_, newest), root)| *newest != root) {
         audit.problems.push(format!("the root inventory is not that of {}", truth.head));
     }
@@ -138,15 +141,7 @@ fn read_inventory(directory: &Path, at: &str, problems: &mut Vec<String>) -> Opt
 }
 
 /// Every inventory is of this object and of its version, and all say the same of each version.
-fn compare_words(
-    place: &Place,
-    truth: &Inventory,
-    own: &BTreeMap<u32, (Inventory, Vec<u8>)>,
-    problems: &mut Vec<String>,
-) {
-    if truth.id != place.ark {
-        problems.push(format!("its inventory is of `{}`, not of `{}`", truth.id, place.ark));
-    }
+fn compare_words(truth: &Inventory, own: &BTreeMap<u32, (Inventory, Vec<u8>)>, problems: &mut Vec<String>) {
     for (number, (inventory, _)) in own {
         if inventory.id != truth.id || inventory.newest() != Some(*number) {
             problems.push(format!("v{number}/{} is of {} {}", inventory::FILE, inventory.id, inventory.head));
