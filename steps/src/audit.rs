@@ -140,7 +140,11 @@ impl Run<'_> {
             let mut page = Vec::new();
             while let Some(entry) = entries.next().await {
                 match entry {
-                    Ok(Entry::Object(ark)) => page.push(ark),
+                    Ok(Entry::Object(ark)) => {
+                        // Most of them are known, and whoever waits sees that it goes on.
+                        ark.clone_into(&mut self.watch.object.lock());
+                        page.push(ark);
+                    }
                     Ok(Entry::Nameless { place, why } | Entry::Foreign { place, why }) => {
                         if !self.damaged.contains(&digest(name, &place)) {
                             self.foreign(name, place, why).await?;

@@ -189,10 +189,16 @@ async fn damaged_objects_are_found_by_an_audit() {
     assert_eq!(damaged, 1);
     node.cli(&["audit", &first]).await.is(0).says(&["sound"]);
     let found = node.cli(&["audit", &first, &second]).await.is(1);
-    found.says(&[&second, "2 problems", "two.txt"]).complains(&["1 of 2 objects not as stored"]);
+    let found = found.says(&[&second, "altered", "3 problems", "two.txt", "1 altered: restore what differs"]);
+    found.complains(&["1 of 2 objects not as stored"]);
     let lines = node.cli(&["audit", "--batch", &two, "--json"]).await.is(1).lines();
     assert_eq!(lines[0]["object"]["ark"], json!(second));
+    assert_eq!(lines[0]["object"]["verdict"], "altered");
+    let findings = lines[0]["object"]["findings"].as_array().unwrap();
+    let recorded = findings.iter().find(|finding| finding["path"] == "producer/two.txt").unwrap();
+    assert_eq!((&recorded["verdict"], &recorded["version"]), (&json!("altered"), &json!(1)), "{recorded}");
     assert_eq!(lines.last().unwrap()["done"]["damaged"], 1);
+    assert_eq!(lines.last().unwrap()["done"]["verdicts"], json!({"altered": 1}));
     node.cli(&["audit", "--batch", &one]).await.is(0);
     node.cli(&["audit", "ark:/99999/fk4nothing"]).await.is(1).says(&["no storage has it"]);
     node.cli(&["audit", "nonsense"]).await.is(2);
@@ -230,6 +236,104 @@ async fn an_object_that_is_recorded_and_not_stored_is_found_by_an_audit_of_all()
     copy_dir(&kept, &object);
     let found = node.cli(&["audit", "--all"]).await.is(1);
     found.says(&["version 2 is recorded, and the newest that is stored is 1", "2 objects"]);
+}
+
+/// The lines of objects, and how many have which verdict, however they were asked for.
+async fn audited(node: &TestNode, arguments: &[&str], query: &str) -> (Vec<Value>, Value) {
+    let ran = node.cli(&[&["audit", "--json"], arguments].concat()).await;
+    let answer = node.get(&format!("/api/v1/objects/audit?{query}")).await.is(200).text();
+    let api = answer.lines().filter(|line| !line.is_empty());
+    let api: Vec<Value> = api.map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |lines: Vec<Value>| {
+        let done = lines.last().unwrap()["done"]["verdicts"].clone();
+        let mut objects: Vec<_> =
+            lines.into_iter().filter_map(|mut line| line.get_mut("object").map(Value::take)).collect();
+        objects.sort_by_key(|object| object["ark"].to_string());
+        (objects, done)
+    };
+    let (cli, api) = (of(ran.lines()), of(api));
+    assert_eq!(cli, api);
+    let sound = cli.1.as_object().unwrap().keys().all(|verdict| verdict == "sound");
+    ran.is(i32::from(!sound));
+    cli
+}
+
+#[tokio::test]
+async fn an_object_is_audited_in_the_same_way_however_it_was_chosen() {
+    let node = TestNode::start().await;
+    let batch = async |name: &str, local_id: &str| {
+        let url = node.files.put(&format!("/{name}"), name);
+        let body = json!({
+            "profile": "test_content", "submitter": "ann", "payload_url": url, "type": "file", "local_id": [local_id],
+        });
+        let answer = node.post("/api/v1/batches", body).await.is(201);
+        answer.json["bid"].as_str().unwrap().to_owned()
+    };
+    let (one, two) = (batch("one.txt", "first").await, batch("two.txt", "second").await);
+    node.batch_is(&one, "completed").await;
+    node.batch_is(&two, "completed").await;
+    let ark = node.json(&["job", "list", "--batch", &two]).await["jobs"][0]["primary_id"].clone();
+    let ark = ark.as_str().unwrap();
+    let storage = node.dir.path().join("storage");
+    let object = object_with(&storage, "two.txt");
+    let kept = node.dir.path().join("kept");
+    copy_dir(&object, &kept);
+    let remove = |names: &[&str]| {
+        for name in names {
+            std::fs::remove_file(object.join(name)).unwrap();
+        }
+    };
+    let cases: [(&str, &dyn Fn()); 7] = [
+        ("sound", &|| ()),
+        ("altered", &|| remove(&["0=ocfl_object_1.1"])),
+        ("altered", &|| remove(&["0=ocfl_object_1.1", "inventory.json"])),
+        ("altered", &|| std::fs::write(object.join("v1/content/producer/two.txt"), "TWO.txt").unwrap()),
+        ("lost", &|| remove(&["v1/content/producer/two.txt"])),
+        ("lost", &|| {
+            std::fs::remove_dir_all(&object).unwrap();
+            std::fs::create_dir(&object).unwrap();
+        }),
+        ("unstored", &|| std::fs::remove_dir_all(&object).unwrap()),
+    ];
+    for (verdict, damage) in cases {
+        damage();
+        let (named, _) = audited(&node, &[ark], &format!("ark={ark}")).await;
+        assert_eq!(named[0]["verdict"], verdict, "{named:#?}");
+        let (of_batch, done) = audited(&node, &["--batch", &two], &format!("batch={two}")).await;
+        assert_eq!((&of_batch, &done), (&named, &json!({verdict: 1})));
+        let (all, _) = audited(&node, &["--all"], "all=true").await;
+        assert_eq!(all.len(), 2, "{all:#?}");
+        assert!(all.contains(&named[0]), "{all:#?}");
+        assert_eq!(
+            all.iter().filter(|object| object["verdict"] == "sound").count(),
+            if verdict == "sound" { 2 } else { 1 }
+        );
+        if verdict != "unstored" {
+            std::fs::remove_dir_all(&object).unwrap();
+            copy_dir(&kept, &object);
+        }
+    }
+
+    // The object is gone, and its local id is deposited again: that must not make it sound.
+    let again = batch("three.txt", "second").await;
+    let ended = ["completed", "failed"];
+    let path = format!("/api/v1/batches/{again}");
+    ingest_harness::eventually("the batch's end", std::time::Duration::from_mins(3), || async {
+        let answer = node.get(&path).await;
+        ended.iter().any(|state| answer.json["state"] == *state).then_some(())
+    })
+    .await;
+    let (named, _) = audited(&node, &[ark], &format!("ark={ark}")).await;
+    assert_ne!(named[0]["verdict"], "sound", "{named:#?}");
+
+    // What is no object is told, and only with all.
+    std::fs::write(storage.join("stray"), "").unwrap();
+    let (all, done) = audited(&node, &["--all"], "all=true").await;
+    assert_eq!(done["foreign"], 1, "{all:#?}");
+    let stray = all.iter().find(|object| object["ark"] == "").unwrap();
+    assert!(stray["place"].as_str().unwrap().ends_with("storage/stray"), "{stray}");
+    let told = node.cli(&["audit", "--all"]).await.is(1);
+    told.says(&["storage/stray", "foreign", "move it out of the storage"]);
 }
 
 /// The directory of the object that has a file of this name.

@@ -73,7 +73,8 @@ async fn serve(State(shared): State<Shared>, request: Request) -> Answer {
     match (parts.method.as_str(), path.as_slice()) {
         ("GET", ["worker"]) => tell(200, &json!({ "base": service.base })),
         ("GET", ["objects"]) => {
-            let arks = if query.contains_key("after") { json!([]) } else { json!([ARK, "ark:/1/2"]) };
+            let arks =
+                if query.contains_key("after") { json!([]) } else { json!([ARK, "ark:/99999/fk4other"]) };
             tell(200, &json!({ "arks": arks }))
         }
         ("GET", ["state", ESCAPED]) => {
@@ -195,7 +196,7 @@ async fn a_manifest_is_handed_over_and_the_version_reads_back() {
     assert_eq!(problems(&bench.http).await, [""; 0]);
     assert_eq!(bench.http.manifest(ARK, Some(2)).await.unwrap(), None);
     let arks: Vec<_> = bench.http.objects().try_collect().await.unwrap();
-    assert_eq!(arks, [ARK, "ark:/1/2"]);
+    assert_eq!(arks, [ARK, "ark:/99999/fk4other"]);
 }
 
 #[tokio::test]
