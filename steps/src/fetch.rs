@@ -6,6 +6,8 @@
 //! - a file has its name only when it is whole, verified, and safe on the disk;
 //! - what was fetched is not fetched again: an attempt goes on where the last one stopped, if the server
 //!   can tell that the file is still the same;
+//! - a file is what the server has and not how it was sent: it is asked for as it is, an answer that comes gzip-encoded
+//!   all the same is decoded, and one in another encoding is refused;
 //! - credentials in URLs are used and never shown.
 //!
 //! **When things break.** A server that is away, overloaded, slow or cuts connections is asked again, with
@@ -22,6 +24,7 @@ mod answer;
 mod ask;
 mod beginning;
 mod body;
+mod coding;
 mod local;
 mod part;
 mod redact;

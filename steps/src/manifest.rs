@@ -35,7 +35,7 @@ mod row;
 pub mod write;
 
 pub use columns::{Column, Kind, Term};
-pub(crate) use header::sniff;
+pub(crate) use header::{begins_as_manifest, sniff, why_unknown};
 pub use names::fault as fault_of_name;
 pub use problems::{Problem, Problems};
 pub use read::Reader;

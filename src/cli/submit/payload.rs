@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use ingest_steps::archive::{Packing, files_of, pack_zip};
 use ingest_steps::outcome::{Cancel, Progress};
-use ingest_steps::payload::PayloadKind;
+use ingest_steps::payload::{FIRST_BYTES, PayloadKind};
 use serde_json::Value;
 
 use crate::cli::exit::Failed;
@@ -42,7 +42,9 @@ impl Payload {
 fn of_manifest(path: &Path) -> Result<Payload> {
     let shown = path.display();
     let text = std::fs::read(path).map_err(|error| Failed::Usage(format!("{shown}: {error}")))?;
-    if text.starts_with(b"#%") || PayloadKind::guess("", &text[..text.len().min(4096)]) != PayloadKind::File {
+    if text.starts_with(b"#%")
+        || PayloadKind::guess("", &text[..text.len().min(FIRST_BYTES.into())]) != Ok(PayloadKind::File)
+    {
         return Ok(Payload::File(path.to_owned()));
     }
     let wrong = |why: String| Failed::Usage(format!("{shown}: {why}"));

@@ -67,7 +67,7 @@ impl Fetcher {
             StatusCode::RANGE_NOT_SATISFIABLE => return Ok(Bytes::new()),
             status => return Err(refused(url, status, answer.response.headers())),
         }
-        let mut body = Body::new(answer.response, &self.rules);
+        let mut body = Body::beginning(answer.response, &self.rules)?;
         let mut bytes = BytesMut::new();
         while bytes.len() < most.into()
             && let Some(chunk) = body.next(cancel).await?

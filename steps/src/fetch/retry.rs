@@ -39,6 +39,14 @@ impl Broken {
         Broken::Again(Again { why: why.into(), wait: None, from_zero: true, fail: true })
     }
 
+    /// The same, but nothing of what is here can be kept.
+    pub(super) fn all_of_it(self) -> Self {
+        match self {
+            Broken::Again(again) => Broken::Again(Again { from_zero: true, ..again }),
+            stop @ Broken::Stop(_) => stop,
+        }
+    }
+
     pub(super) fn fail(why: impl Into<String>) -> Self {
         Broken::Stop(Failure::fail(why))
     }

@@ -1,4 +1,4 @@
-//! How big a file is, without fetching it.
+//! How big a file is, without fetching it. The length of an encoded answer says nothing about it.
 //!
 //! **When things break.** Nothing here fails a job: a server that cannot say gives a reason.
 
@@ -6,9 +6,13 @@ use reqwest::header::{CONTENT_LENGTH, CONTENT_RANGE, HeaderMap, HeaderValue, RAN
 use reqwest::{Method, StatusCode};
 use url::Url;
 
+use super::coding::Coding;
 use super::retry::Broken;
 use super::{Fetcher, local};
 use crate::outcome::{Cancel, Progress};
+
+/// Why a length is not that of the file.
+const ENCODED: &str = "the answer is encoded (`Content-Encoding`)";
 
 impl Fetcher {
     /// The size, or why it is not known. At most two requests, redirects aside, and no body is read.
@@ -23,6 +27,7 @@ impl Fetcher {
         }
         let by_head = match self.headers(Method::HEAD, url, &HeaderMap::new()).await {
             // Some programs answer every HEAD with length 0.
+            Ok((_, headers)) if !Coding::is_plain(&headers) => ENCODED.to_owned(),
             Ok((status, headers)) if status == StatusCode::OK => match length(&headers) {
                 Some(size) if size > 0 => return Ok(size),
                 _ => "no length".to_owned(),
@@ -34,6 +39,7 @@ impl Fetcher {
         let mut first_byte = HeaderMap::new();
         first_byte.insert(RANGE, HeaderValue::from_static("bytes=0-0"));
         let by_get = match self.headers(Method::GET, url, &first_byte).await {
+            Ok((_, headers)) if !Coding::is_plain(&headers) => ENCODED.to_owned(),
             Ok((status, headers)) => {
                 let size = match status {
                     StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE => total(&headers),

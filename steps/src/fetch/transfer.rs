@@ -19,6 +19,7 @@ use url::Url;
 
 use super::answer::{continues, continuing, refused};
 use super::body::Body;
+use super::coding::Coding;
 use super::part::{Keep, Note, Part, disk, hash, mismatch};
 use super::redact::redacted;
 use super::retry::{Again, Broken};
@@ -198,15 +199,26 @@ impl Fetcher {
         .await??;
         let answer = self.ask(Method::GET, &wanted.url, &continuing(at, &here), progress, cancel).await?;
         let response = &answer.response;
-        let told = length(response.headers());
-        let note = Note::of(&wanted.url, response.headers(), told);
+        // Of an encoded answer nothing but its end is known, and none of it is ever continued.
+        let is_plain = Coding::is_plain(response.headers());
+        let told = length(response.headers()).filter(|_| is_plain);
+        let note = if is_plain {
+            Note::of(&wanted.url, response.headers(), told)
+        } else {
+            Note::of(&wanted.url, &HeaderMap::new(), None)
+        };
         let total = match response.status() {
+            StatusCode::PARTIAL_CONTENT if !is_plain => {
+                return Err(Broken::from_zero("the rest of what is here came encoded"));
+            }
             StatusCode::PARTIAL_CONTENT => {
                 let total = continues(response.headers(), at, &here, &note).map_err(Broken::from_zero)?;
                 with(part, Part::go_on).await?;
                 total
             }
             StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION => {
+                // Before what is here is thrown away.
+                refuse_coding(&wanted.url, response.headers())?;
                 with(part, move |part| part.begin(note)).await??;
                 told
             }
@@ -219,7 +231,9 @@ impl Fetcher {
             with(part, Part::remove).await?;
             return Err(why.into());
         }
-        let open_ended = told.is_none() && !response.headers().contains_key(TRANSFER_ENCODING);
+        let open_ended = length(response.headers()).is_none()
+            && is_plain
+            && !response.headers().contains_key(TRANSFER_ENCODING);
         let end = self.stream(answer.response, wanted, most, part, progress, cancel).await?;
         if total.is_some_and(|total| end < total) {
             return Err(Broken::again(format!(
@@ -245,11 +259,11 @@ impl Fetcher {
         progress: &Progress,
         cancel: &Cancel,
     ) -> Result<u64, Broken> {
+        let mut body = Body::new(response, &self.rules)?;
         let mut at = with(part, |part| part.at()).await?;
         let (queue, chunks) = mpsc::channel::<Bytes>(QUEUE);
         let (writer_part, writer_progress) = (part.clone(), progress.clone());
         let writer = tokio::spawn(blocking(move || writer_part.lock().write_all(chunks, &writer_progress)));
-        let mut body = Body::new(response, &self.rules);
         let ended = loop {
             let chunk = match body.next(cancel).await {
                 Ok(Some(chunk)) => chunk,
@@ -343,10 +357,11 @@ impl Fetcher {
         if status != StatusCode::OK {
             return Err(refused(url, status, answer.response.headers()));
         }
-        if length(answer.response.headers()).is_some_and(|length| length > limit) {
+        let headers = answer.response.headers();
+        if Coding::is_plain(headers) && length(headers).is_some_and(|length| length > limit) {
             return Err(too_long());
         }
-        let mut body = Body::new(answer.response, &self.rules);
+        let mut body = Body::new(answer.response, &self.rules)?;
         let mut bytes = BytesMut::new();
         while let Some(chunk) = body.next(cancel).await? {
             if (bytes.len() + chunk.len()) as u64 > limit {
@@ -356,6 +371,11 @@ impl Fetcher {
         }
         Ok(bytes.freeze())
     }
+}
+
+/// An answer that cannot be decoded is of no use.
+fn refuse_coding(url: &Url, headers: &HeaderMap) -> Result<(), Broken> {
+    Coding::of(headers).map(drop).map_err(|why| Broken::fail(format!("{}: {why}", redacted(url))))
 }
 
 /// Why a length that the server tells cannot be that of the wanted file.

@@ -15,6 +15,8 @@ use super::{Error, Limits};
 
 /// How a manifest begins.
 pub(super) const FIRST: &str = "#%checkm_0.7";
+/// How manifests of every version begin.
+const SIGN: &[u8] = b"#%checkm";
 /// How it ends.
 pub(super) const LAST: &str = "#%eof";
 
@@ -213,13 +215,43 @@ impl Header {
     }
 }
 
-/// The kind that the first bytes of a file say, as far as they go.
-pub(crate) fn sniff(bytes: &[u8]) -> Option<Kind> {
-    let text = String::from_utf8_lossy(bytes);
+/// Whether a file begins as a Checkm manifest of any version: `#%checkm`, in any case, behind a byte order mark, space and
+/// blank lines, as depositors send it. Also in UTF-16, in which no manifest is read: so nobody takes it for something else.
+pub(crate) fn begins_as_manifest(bytes: &[u8]) -> bool {
+    let begins = |text: &mut dyn Iterator<Item = u8>| {
+        let text = text.skip_while(u8::is_ascii_whitespace).take(SIGN.len()).collect::<Vec<_>>();
+        text.eq_ignore_ascii_case(SIGN)
+    };
+    let half = |bytes: &[u8], first: usize| {
+        let units = bytes.as_chunks::<2>().0.iter();
+        begins(&mut units.map(|unit| if unit[1 - first] == 0 { unit[first] } else { u8::MAX }))
+    };
+    match bytes {
+        [0xff, 0xfe, text @ ..] => half(text, 0),
+        [0xfe, 0xff, text @ ..] => half(text, 1),
+        [0xef, 0xbb, 0xbf, text @ ..] | text => begins(&mut text.iter().copied()),
+    }
+}
+
+/// The profile that the first bytes of a file name, as far as they go.
+fn profile_of(text: &str) -> Option<&str> {
     let lines = text.trim_start_matches('\u{feff}').lines().filter(|line| purpose(line) != Purpose::Blank);
     let profile = lines
         .take_while(|line| line.trim_start_matches(is_space).starts_with('#'))
         .find(|line| purpose(line) == Purpose::Profile)?;
-    let uri = fields(profile).nth(1)?;
-    Kind::from_profile(uri.text)
+    fields(profile).nth(1).map(|uri| uri.text)
+}
+
+/// Why a file that begins as a manifest does not say which kind it is.
+pub(crate) fn why_unknown(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    match profile_of(&text).filter(|uri| !uri.is_empty()) {
+        Some(uri) => format!("its `#%profile` is `{}`, which is not known", shown(uri)),
+        None => format!("it has no `#%profile` in its first {} bytes", bytes.len()),
+    }
+}
+
+/// The kind that the first bytes of a file say, as far as they go.
+pub(crate) fn sniff(bytes: &[u8]) -> Option<Kind> {
+    Kind::from_profile(profile_of(&String::from_utf8_lossy(bytes))?)
 }

@@ -1,8 +1,8 @@
 //! The check of a pending job: what can be known of its payload before anything is done for it.
 //!
 //! An object manifest is fetched and read whole: its digest, its faults, its number of files and bytes, its
-//! hosts. A file or container that was uploaded to this machine is read for its size and digest. Others pass:
-//! theirs are checked when they are downloaded.
+//! hosts. A file or container that was uploaded to this machine is read for its size and digest, and a file for whether it
+//! is a manifest, which is not stored as a file. Others pass: theirs are checked when they are downloaded.
 //!
 //! **When things break.** What is wrong with the payload is [`Failure::Hopeless`], with every reason. A payload
 //! that cannot be had now is not wrong: the job goes on with a note, and fails where it is downloaded, from
@@ -18,7 +18,7 @@ use crate::digest::Digest;
 use crate::fetch::{Fetched, Most, Wanted, redacted};
 use crate::manifest::{self, Kind, validate};
 use crate::outcome::{Failure, Result};
-use crate::payload::PayloadKind;
+use crate::payload::{self, FIRST_BYTES, MANIFEST_AS_FILE, PayloadKind};
 use crate::services::{Services, blocking};
 
 /// What bounds a manifest.
@@ -30,8 +30,9 @@ pub fn is_needed(configuration: &Configuration) -> bool {
 }
 
 fn is_to_be_read(payload: &Payload) -> bool {
-    let local = payload.url.scheme() == "file" && (payload.digest.is_some() || payload.size.is_some());
-    payload.kind == PayloadKind::ObjectManifest || local
+    let says_something =
+        payload.digest.is_some() || payload.size.is_some() || payload.kind == PayloadKind::File;
+    payload.kind == PayloadKind::ObjectManifest || payload.url.scheme() == "file" && says_something
 }
 
 /// Checks the payload of a pending job.
@@ -58,6 +59,12 @@ pub async fn run(task: &mut Task<'_>, services: &Services) -> Result<Change> {
 }
 
 async fn local(task: &Task<'_>, services: &Services, payload: &Payload) -> Result<()> {
+    if payload.kind == PayloadKind::File {
+        let reading = services.fetcher.beginning(&payload.url, FIRST_BYTES, &task.progress, &task.cancel);
+        if payload::is_manifest(&reading.await?) {
+            return Err(Failure::hopeless(format!("{}: {MANIFEST_AS_FILE}", redacted(&payload.url))));
+        }
+    }
     let algorithms = payload.digest.iter().map(Digest::algorithm).collect();
     let looked = services.fetcher.look_at_local(&payload.url, algorithms, &task.progress, &task.cancel);
     let (size, digests) = looked.await?;

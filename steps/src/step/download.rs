@@ -2,7 +2,7 @@
 //!
 //! | payload | what comes of it |
 //! |---|---|
-//! | file | `producer/NAME`, never unpacked |
+//! | file | `producer/NAME`, never unpacked; refused if it begins as a Checkm manifest, whoever said that it is a file |
 //! | container | unpacked into `producer/`; a bag is validated and kept as it was sent, its own files too |
 //! | object manifest | `system/mrt-submission-manifest.txt`, and `producer/NAME` for each of its rows |
 //!
@@ -29,6 +29,9 @@ mod manifest;
 mod names;
 mod site;
 
+use std::fs::File;
+use std::io::Read as _;
+
 use ingest_queue::map::JobNode;
 use ingest_queue::nodes::{Node as _, Work};
 use ingest_queue::plan::job::Change;
@@ -39,10 +42,12 @@ use self::files::{Item, Room};
 pub(super) use self::manifest::{NAME as MANIFEST, rows_of};
 use self::site::Site;
 use super::{Payload, Task};
+use crate::archive::disk;
+use crate::fetch::redacted;
 use crate::outcome::{Failure, Result};
-use crate::payload::PayloadKind;
+use crate::payload::{self, FIRST_BYTES, MANIFEST_AS_FILE, PayloadKind};
 use crate::profile::Profile;
-use crate::services::Services;
+use crate::services::{Services, blocking};
 use crate::work::FileRecord;
 
 /// Brings the files of a job here.
@@ -67,7 +72,19 @@ async fn file(site: &Site<'_>, payload: &Payload) -> Result<Vec<FileRecord>> {
     let name = names::tidy(&payload.name)?;
     let item = Item::of(payload, format!("producer/{name}"), &name);
     site.progress.announce(1, payload.size.unwrap_or(0));
-    files::fetch_all(site, vec![item], &Room::of(&site.profile.limits, 0)).await
+    let path = site.dir.path().join(&item.path);
+    let records = files::fetch_all(site, vec![item], &Room::of(&site.profile.limits, 0)).await?;
+    // What it is, only its content says; and that is here now.
+    let is_manifest = blocking("looking at the file", move || {
+        let mut first = Vec::new();
+        let read = File::open(&path).and_then(|file| file.take(FIRST_BYTES.into()).read_to_end(&mut first));
+        read.map_err(|error| disk(&path, &error))?;
+        Ok(payload::is_manifest(&first))
+    });
+    if is_manifest.await? {
+        return Err(Failure::hopeless(format!("{}: {MANIFEST_AS_FILE}", redacted(&payload.url))));
+    }
+    Ok(records)
 }
 
 /// What goes along with the transition: the attempt counts from then on, and takes what it really takes.

@@ -6,6 +6,7 @@ mod addresses;
 mod anything;
 #[path = "../kit/clock.rs"]
 mod clock;
+mod codings;
 mod kit;
 mod limits;
 mod resume;

@@ -129,6 +129,15 @@ async fn an_upload_is_compared_with_what_was_announced_and_stays_where_it_is() {
         let failure = checked(&stage, &wrong).await.1;
         assert!(matches!(failure, Some(Failure::Hopeless(_))), "{failure:?}");
     }
+    // A manifest is no file, whatever was said of it; what it says is not looked at.
+    std::fs::write(&path, "#%checkm_0.7\n").unwrap();
+    for size in [Some(13), None] {
+        let failure = checked(&stage, &of(PayloadKind::File, size, None)).await.1;
+        assert!(
+            matches!(&failure, Some(Failure::Hopeless(why)) if why.contains("no plain file")),
+            "{failure:?}"
+        );
+    }
     let jid = stage.job(&right).await;
     let mut lease = stage.take(jid).await;
     let (progress, cancel) = (Progress::default(), Cancel::new());

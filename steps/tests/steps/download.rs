@@ -137,6 +137,41 @@ async fn a_file_is_brought_and_never_unpacked() {
 }
 
 #[tokio::test]
+async fn a_payload_that_is_a_manifest_is_never_stored_as_a_file() {
+    let tree = Tree::embedded();
+    let stage = Stage::new(&tree.session().await).await;
+    let server = FileServer::start().await;
+    let of_object = manifest(&[(server.put("/f", "file"), None, None, "f")]);
+    for (path, text) in [
+        ("/with-profile.checkm", of_object.clone()),
+        ("/without.txt", "#%checkm_0.7\nhttp://a | | | | | a\n#%eof\n".to_owned()),
+        ("/marked", format!("\u{feff}{}", of_object.replace("#%checkm", "#%CHECKM"))),
+    ] {
+        let url = server.put(path, text.clone());
+        let mut payload = payload(PayloadKind::File, url.clone(), "f");
+        payload.digest = Some(sha256(text.as_bytes()));
+        let case = Case::new(&stage, &payload).await;
+        for _ in 0..2 {
+            let (failure, _) = case.fails().await;
+            let Failure::Hopeless(why) = &failure else { panic!("{failure:?}") };
+            assert!(
+                why.starts_with(url.as_str()) && why.contains("submit it with the type object_manifest"),
+                "{why}"
+            );
+        }
+        assert_eq!(server.asked(path).len(), 1, "it is fetched once");
+    }
+    // What is listed in an object manifest is content.
+    let rows = [(server.url("/with-profile.checkm"), None, None, "list.checkm")];
+    let url = server.put("/o.checkm", manifest(&rows));
+    let case = Case::new(&stage, &payload(PayloadKind::ObjectManifest, url, "o")).await;
+    let (_, dir) = case.whole().await;
+    assert_eq!(content(&dir), named(&[("list.checkm", of_object.as_bytes())]));
+    stage.fsck().await;
+    tree.close().await;
+}
+
+#[tokio::test]
 async fn what_provisioning_wrote_is_set_and_not_made_again() {
     let tree = Tree::zookeeper().await;
     let stage = Stage::new(&tree.session().await).await;

@@ -283,6 +283,39 @@ async fn what_cannot_be_expanded_fails_with_every_reason() {
 }
 
 #[tokio::test]
+async fn a_manifest_that_does_not_say_what_its_rows_are_is_refused_and_not_taken_for_a_file() {
+    let tree = Tree::embedded();
+    let stage = Stage::new(&tree.session().await).await;
+    let server = FileServer::start().await;
+    let row = "https://example.org/a | | | | | a\n#%eof\n";
+    let cases = [
+        ("/a.checkm", format!("#%checkm_0.7\n{row}"), "it has no `#%profile`"),
+        ("/a.zip", format!("\u{feff}#%CheckM_0.7\r\n{row}"), "it has no `#%profile`"),
+        (
+            "/notes.txt",
+            format!("\n#%checkm_0.7\n#%profile | http://example.org/x\n{row}"),
+            "`http://example.org/x`",
+        ),
+        (
+            "/late",
+            format!("#%checkm_0.7\n{}#%profile | {}\n{row}", "# x\n".repeat(2000), Kind::Batch.profile()),
+            "4096",
+        ),
+    ];
+    for (path, text, part) in cases {
+        let url = server.put(path, text);
+        let why = why_failed(&stage, &submission(url.as_str())).await;
+        assert!(why.starts_with(url.as_str()) && why.contains(part), "{why}");
+        assert!(
+            why.contains("it is a manifest and no plain file") && why.contains("submit it with its type"),
+            "{why}"
+        );
+        assert_eq!(server.asked(path).len(), 1, "it is looked at once");
+    }
+    tree.close().await;
+}
+
+#[tokio::test]
 async fn a_held_profile_waits_once_for_a_person() {
     let tree = Tree::embedded();
     let stage = Stage::new(&tree.session().await).await;

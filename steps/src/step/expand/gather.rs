@@ -14,14 +14,11 @@ use crate::digest::Digest;
 use crate::fetch::{Most, Wanted, redacted};
 use crate::manifest::{self, Limits, Reader, Row, fault_of_name, inline, validate};
 use crate::outcome::{Cancel, Failure, Progress, Result};
-use crate::payload::PayloadKind;
+use crate::payload::{FIRST_BYTES, PayloadKind};
 use crate::profile::Profile;
 use crate::services::blocking;
 use crate::step::check::LONGEST;
 use crate::step::payload::last_part;
-
-/// How much of a payload is looked at to guess what it is.
-const FIRST_BYTES: u16 = 4096;
 
 /// What is to become jobs.
 pub(super) enum Gathered {
@@ -92,7 +89,8 @@ impl Scene<'_> {
         } else {
             let fetcher = &self.services.fetcher;
             let first = fetcher.beginning(&url, FIRST_BYTES, self.progress, self.cancel).await?;
-            PayloadKind::guess(&name, &first)
+            let guessed = PayloadKind::guess(&name, &first);
+            guessed.map_err(|error| Failure::hopeless(format!("{}: {error}", redacted(&url))))?
         };
         if kind.of_rows().is_some() {
             return self.fetch(url, kind, announced, rules, manifest).await;
@@ -127,12 +125,13 @@ impl Scene<'_> {
     }
 }
 
-/// By the extension alone: what a row of an inline manifest names is not looked at.
+/// By the extension alone: what a row of an inline manifest names is not looked at here. If it turns out to be a manifest
+/// when it is downloaded, it is not stored as a file.
 fn kind_of_url(url: &str) -> PayloadKind {
     let path = url.split(['?', '#']).next().unwrap_or(url);
     let is_checkm =
         path.get(path.len().saturating_sub(7)..).is_some_and(|end| end.eq_ignore_ascii_case(".checkm"));
-    if is_checkm { PayloadKind::ObjectManifest } else { PayloadKind::guess(path, b"") }
+    if is_checkm { PayloadKind::ObjectManifest } else { PayloadKind::of_name(path) }
 }
 
 /// What the depositor said of the payload.
