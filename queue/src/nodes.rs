@@ -23,7 +23,7 @@ use serde::de::DeserializeOwned;
 
 pub use access::{AccessStatus, AccessToken};
 pub use batch::{BatchStatus, Expansion, FrozenProfile, Outgoing, Submission};
-pub use feed::{AssignmentNode, FeedNode, WorkerNode};
+pub use feed::{AssignmentNode, FeedNode, SkippedItem, WorkerNode};
 pub use job::{
     Configuration, Entry, History, Identifiers, Inventory, JobStatus, Metadata, Schedule, Store, Work,
 };

@@ -10,6 +10,7 @@ use ingest_actors::feeds::board::Status;
 use ingest_queue::date::Date;
 use ingest_queue::feeds::workers::Workers;
 use ingest_queue::feeds::{Listed, Qid};
+use ingest_queue::nodes::SkippedItem;
 use ingest_queue::queue::Queue;
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -20,8 +21,8 @@ use super::pages;
 use super::problem::{Answer, Refusal};
 use super::read::{Body, Params, holds};
 use super::wire::{
-    FeedChanged, FeedConfigured, FeedHere, FeedLine, FeedPage, FeedReset, Hold, Problem, ResetFeed, SetHold,
-    WorkerLine,
+    FeedChanged, FeedConfigured, FeedHere, FeedLine, FeedPage, FeedReset, FeedSkipped, Hold, Problem,
+    ResetFeed, SetHold, WorkerLine,
 };
 
 /// Which feeds.
@@ -124,6 +125,7 @@ fn line(app: &App, queue: &Queue, listed: &Listed, workers: &Workers) -> FeedLin
         last: feed.node.last.clone(),
         items: feed.node.items,
         skipped: feed.node.skipped,
+        skipped_items: feed.node.skipped_items.iter().map(skipped).collect(),
         moved: feed.node.moved,
         batch: feed.node.batch,
         paused: feed.node.paused.as_ref().map(|hold| Hold {
@@ -141,6 +143,10 @@ fn line(app: &App, queue: &Queue, listed: &Listed, workers: &Workers) -> FeedLin
         here: house.feeds.get(&name).map(|control| here(&control.status(), queue.now())),
         name,
     }
+}
+
+fn skipped(SkippedItem { item, why, when, .. }: &SkippedItem) -> FeedSkipped {
+    FeedSkipped { item: item.clone(), why: why.clone(), when: *when }
 }
 
 fn here(status: &Status, now: Date) -> FeedHere {

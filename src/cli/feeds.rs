@@ -185,6 +185,10 @@ impl OfFeed {
         records.add("moved", words::date(feed.moved));
         records.add("items", feed.items.to_string());
         records.add("passed over", feed.skipped.to_string());
+        for skipped in &feed.skipped_items {
+            let when = words::date(skipped.when);
+            records.add("skipped item", format!("{}: {} ({when})", skipped.item, skipped.why));
+        }
         if let Some(batch) = feed.batch {
             records.add("last batch", batch.to_string());
         }

@@ -15,8 +15,9 @@
 //!
 //! **When things break.** A source that cannot be asked, or that says what makes no sense, is a [`Failure`](crate::outcome::Failure): nothing of
 //! that answer was consumed out of order, and it is asked again later. An item that can never become a batch (no payload, a
-//! host that the profile forbids) is passed over, counted and told in the log: it holds up nobody. What was consumed twice
-//! is answered with its batch.
+//! host that the profile forbids, an entry without id, date or address) is passed over, and holds up nobody: it is counted
+//! once, and its reason is in the log and, with those of the last such items, in the feed's node. The checkpoint moves past
+//! it if it has a date, and stays where it is if it has none. What was consumed twice is answered with its batch.
 
 pub mod atom;
 pub mod drop_box;
@@ -69,7 +70,9 @@ pub enum What {
     Payload(Vec<Payload>),
     /// A file of this node that is not a payload yet: the source makes it one.
     File,
-    /// Nothing, and why: the checkpoint moves on.
+    /// Nothing, because it was deleted at its source: that is counted, and nothing is wrong.
+    Deleted,
+    /// Nothing, and why: somebody should know.
     Nothing(String),
 }
 
@@ -118,7 +121,10 @@ pub trait Source: Send + Debug {
     /// What is new since the checkpoint.
     fn ask<'a>(&'a mut self, last: &'a str, cancel: &'a Cancel) -> BoxFuture<'a, Result<News>>;
 
-    /// The payload of an item that is a file; nothing if it is not there any more.
+    /// The payload of an item that is a file; nothing if it is not there any more. A [`Failure::Fail`] is about this item
+    /// alone: it is passed over, stays where it is, and is tried again when the source is asked again.
+    ///
+    /// [`Failure::Fail`]: crate::outcome::Failure::Fail
     fn prepare<'a>(&'a mut self, item: &'a Item, _: &'a Cancel) -> BoxFuture<'a, Result<Option<Payload>>> {
         let _ = item;
         Box::pin(std::future::ready(Ok(None)))

@@ -52,6 +52,13 @@ async fn a_drop_box_is_consumed_paused_resumed_set_back_and_told() {
     let shown = node.cli(&["feeds", "show", "scans"]).await.is(0);
     shown.says(&["scans", "checkpoint", "a.txt", "test_content", "automatic", &bid]);
 
+    // What can become nothing is told with its reason, and holds up nobody.
+    std::fs::create_dir(node.dir.path().join("box/folder")).unwrap();
+    let feed = feed_is(&node, "a directory that is passed over", |feed| feed["skipped"] == 1).await;
+    assert_eq!(feed["skipped_items"][0]["item"], "unusable folder", "{feed}");
+    let shown = node.cli(&["feeds", "show", "scans"]).await.is(0);
+    shown.says(&["passed over", "skipped item", "unusable folder: it is a directory"]);
+
     node.cli(&["feeds", "pause", "scans", "--reason", "the shelf is moved"]).await.is(0).says(&["is paused"]);
     node.cli(&["feeds", "pause", "scans"]).await.is(0).says(&["was paused already"]);
     put(&node, "b.txt", "bbb");
@@ -75,6 +82,7 @@ async fn a_drop_box_is_consumed_paused_resumed_set_back_and_told() {
     let metrics = node.get("/metrics").await.text();
     for line in [
         "ingestd_feed_items_total{feed=\"scans\",became=\"taken\"} 2",
+        "ingestd_feed_items_total{feed=\"scans\",became=\"skipped\"} 1",
         "ingestd_feed_lag_seconds{feed=\"scans\"} 0",
     ] {
         assert!(metrics.contains(line), "{line} is not in\n{metrics}");

@@ -53,7 +53,14 @@ impl Queue {
         self.change_feed(qid, |node| {
             before.clone_from(&node.last);
             let moved = Some(self.now());
-            (node.last != last).then(|| FeedNode { last: last.to_owned(), moved, ..node.clone() })
+            // What was passed over behind it is passed over anew.
+            let skipped_items = Vec::new();
+            (node.last != last).then(|| FeedNode {
+                last: last.to_owned(),
+                moved,
+                skipped_items,
+                ..node.clone()
+            })
         })
         .await?;
         Ok(before)

@@ -11,13 +11,17 @@ use crate::committer::{Mark, Unit, commit_alone};
 use crate::error::{Error, Result};
 use crate::ids::Bid;
 use crate::map;
-use crate::nodes::{FeedNode, Node, Owner, Submission};
+use crate::nodes::{FeedNode, Node, Owner, SkippedItem, Submission};
 use crate::numbers::ahead;
 use crate::plan::{Scene, batch};
 use crate::queue::Queue;
 
 /// So many characters are kept of what is wrong with a feed.
 const LONGEST_TROUBLE: usize = 1_000;
+/// So many items that were passed over are kept with their reasons.
+const MAX_SKIPPED_ITEMS: usize = 20;
+/// So many characters are kept of the id of such an item, and of its reason.
+const LONGEST_SKIPPED: usize = 300;
 
 /// The right to consume a feed. There is at most one commit of it under way.
 #[derive(Debug)]
@@ -138,6 +142,33 @@ impl Queue {
         self.commit_feed(lease, ops, node, &scene).await
     }
 
+    /// Passes over an item that can become nothing: moves the checkpoint, counts it, and keeps why, for people. One whose
+    /// reason is kept already is not counted again. Says whether it was counted.
+    pub async fn skip_item(&self, lease: &mut FeedLease, item: &str, last: &str, why: &str) -> Result<bool> {
+        let item = shortened(item);
+        let is_known = lease.feed.node.skipped_items.iter().any(|skipped| skipped.item == item);
+        if is_known && lease.last() == last {
+            return Ok(false);
+        }
+        let scene = self.scene();
+        let mut node = lease.next(last, &scene);
+        if !is_known {
+            node.skipped = node.skipped.saturating_add(1);
+            let why = why.chars().take(LONGEST_SKIPPED).collect();
+            node.skipped_items.push(SkippedItem {
+                item,
+                why,
+                when: Some(scene.now),
+                ..SkippedItem::default()
+            });
+            let old = node.skipped_items.len().saturating_sub(MAX_SKIPPED_ITEMS);
+            node.skipped_items.drain(..old);
+        }
+        let ops = vec![lease.token.set(node.write(scene.dialect))];
+        self.commit_feed(lease, ops, node, &scene).await?;
+        Ok(!is_known)
+    }
+
     /// The feed fails again and again: the administrators are to be told, unless they were since it went well last.
     /// Says whether that is new.
     pub async fn alert_feed(&self, lease: &mut FeedLease, why: &str) -> Result<bool> {
@@ -221,6 +252,14 @@ impl Queue {
             Err(error) if error.kind() == Kind::NoNode => Ok(settled.repeated),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+/// An id that fits into the feed's node, and is still told from every other.
+fn shortened(item: &str) -> String {
+    match item.char_indices().nth(LONGEST_SKIPPED) {
+        Some((end, _)) => format!("{}… {}", &item[..end], map::hash(&[item])),
+        None => item.to_owned(),
     }
 }
 

@@ -22,8 +22,11 @@ pub struct FeedNode {
     pub kind: String,
     /// Items that have become batches.
     pub items: u64,
-    /// Items that were passed over: deleted ones, and those without a payload.
+    /// Items that were passed over: deleted ones, and those that can become nothing.
     pub skipped: u64,
+    /// The last of those that can become nothing, each with its reason; the newest is the last.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub skipped_items: Vec<SkippedItem>,
     /// When the checkpoint was moved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub moved: Option<Date>,
@@ -44,6 +47,19 @@ pub struct FeedNode {
 }
 
 impl Json for FeedNode {}
+
+/// An item of a feed that was passed over.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SkippedItem {
+    /// Its id; a long one is cut, and ends with a digest of the whole.
+    pub item: String,
+    pub why: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub when: Option<Date>,
+    #[serde(flatten)]
+    pub other: Other,
+}
 
 /// `/workers/worker-N` (ephemeral): a node that consumes feeds.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -75,6 +75,47 @@ async fn items_that_become_nothing_are_counted(tree: &Tree) {
     assert_eq!((feed.last.as_str(), feed.items, feed.skipped), ("7", 0, 2));
 }
 
+async fn items_that_can_become_nothing_are_counted_once_and_the_last_are_kept_with_their_reasons(
+    tree: &Tree,
+) {
+    let queue = queue(tree).await;
+    let (qid, mut lease) = herbarium(&queue).await;
+    // One that moves nothing, and one that moves the checkpoint; each comes again.
+    for is_new in [true, false] {
+        assert_eq!(queue.skip_item(&mut lease, "a", "", "it has no date").await.unwrap(), is_new);
+    }
+    for (last, is_new) in [("1", true), ("1", false), ("2", false)] {
+        assert_eq!(queue.skip_item(&mut lease, "b", last, "it has no payload").await.unwrap(), is_new);
+        assert_eq!(lease.last(), last);
+    }
+    let feed = queue.feed(qid).await.unwrap().node;
+    assert_eq!((feed.skipped, feed.skipped_items.len()), (2, 2));
+    assert_eq!(
+        (feed.skipped_items[1].item.as_str(), feed.skipped_items[1].why.as_str()),
+        ("b", "it has no payload")
+    );
+    assert!(feed.skipped_items[1].when.is_some());
+    // Long ids and reasons are cut, and long ids are still told from each other.
+    let long = "ä".repeat(1000);
+    for end in ["x", "y"] {
+        assert!(queue.skip_item(&mut lease, &format!("{long}{end}"), "2", &long).await.unwrap());
+    }
+    for number in 0..30 {
+        queue.skip_item(&mut lease, &number.to_string(), "2", "why").await.unwrap();
+    }
+    let feed = queue.feed(qid).await.unwrap().node;
+    assert_eq!(
+        (feed.skipped, feed.skipped_items.len(), feed.skipped_items[19].item.as_str()),
+        (34, 20, "29")
+    );
+    // What lies behind a checkpoint that a person has set is passed over anew.
+    queue.release_feed(&mut lease).await.unwrap();
+    queue.reset_feed(qid, "").await.unwrap();
+    let feed = queue.feed(qid).await.unwrap().node;
+    assert_eq!((feed.skipped, feed.skipped_items), (34, Vec::new()));
+    clean(queue.session(), Dialect::Design).await;
+}
+
 async fn a_feed_has_one_owner_and_the_next_goes_on_where_it_stopped(tree: &Tree) {
     let (one, other) = (queue(tree).await, queue(tree).await);
     let (qid, mut lease) = herbarium(&one).await;
@@ -273,6 +314,7 @@ on_both_engines!(
     an_item_becomes_a_batch_and_the_checkpoint_moves_with_it,
     an_item_that_comes_again_is_answered_with_its_batch,
     items_that_become_nothing_are_counted,
+    items_that_can_become_nothing_are_counted_once_and_the_last_are_kept_with_their_reasons,
     a_feed_has_one_owner_and_the_next_goes_on_where_it_stopped,
     an_owner_whose_session_ends_commits_nothing_more,
     nothing_is_consumed_after_a_pause_was_answered,

@@ -31,6 +31,9 @@ pub(crate) struct FeedLine {
     pub items: u64,
     /// Items that were passed over.
     pub skipped: u64,
+    /// The last of them that could become nothing, with their reasons; the newest is the last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped_items: Vec<FeedSkipped>,
     /// When the checkpoint was moved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
@@ -61,6 +64,16 @@ pub(crate) struct FeedLine {
     /// How it fares on this node; absent: it was never consumed here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub here: Option<FeedHere>,
+}
+
+/// An item of a feed that was passed over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct FeedSkipped {
+    pub item: String,
+    pub why: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub when: Option<Date>,
 }
 
 /// What the configuration says of a feed.

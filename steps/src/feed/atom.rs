@@ -5,7 +5,8 @@
 //! list the newest first and lead to older ones by `next` or `prev-archive`: as long as a page is in that order, those behind
 //! the first that is too old are not read.
 //!
-//! **When things break.** An entry without id or date cannot be told from others: it is left out, and told. Entries that are
+//! **When things break.** An entry without id or date is passed over with that reason, and so is one of whose payloads one
+//! has no address on the web. Entries that are
 //! taken out of a feed between two of its pages may hide others; archives have no such gaps.
 
 use ingest_queue::date::Date;
@@ -13,7 +14,7 @@ use url::Url;
 
 use super::news::{self, Gather};
 use super::paged::Format;
-use super::pages::{announced, web_url};
+use super::pages::{announced, unusable, web_url};
 use super::xml::{self, Element};
 use super::{Item, Payload, What};
 
@@ -24,29 +25,23 @@ pub struct Atom;
 #[derive(Debug, Default)]
 struct Page {
     entries: Vec<Item>,
-    /// Entries that cannot be used.
-    odd: usize,
     older: Option<Url>,
 }
 
 impl Format for Atom {
     fn read(&self, document: &[u8], at: &Url, _: usize, gather: &mut Gather<'_>) -> Result<Vec<Url>, String> {
         let page = page(document, at)?;
-        if page.odd > 0 {
-            tracing::warn!(odd = page.odd, "entries without id or date cannot be used");
-        }
         let older = page.older.filter(|_| !is_behind(&page.entries, gather.from()));
         page.entries.into_iter().for_each(|entry| gather.add(entry));
         Ok(older.into_iter().collect())
     }
 }
 
-/// Whether what follows a page is too old: it is in order, and its end is.
+/// Whether what follows a page is too old: it is in order, and its end is. Entries without a date have no place in that.
 fn is_behind(entries: &[Item], from: Option<Date>) -> bool {
-    let (Some(from), Some(oldest)) = (from, entries.last().and_then(|entry| entry.date)) else {
-        return false;
-    };
-    entries.is_sorted_by(|newer, older| newer.date >= older.date) && oldest < from
+    let dates: Vec<Date> = entries.iter().filter_map(|entry| entry.date).collect();
+    let (Some(from), Some(oldest)) = (from, dates.last()) else { return false };
+    dates.is_sorted_by(|newer, older| newer >= older) && *oldest < from
 }
 
 fn page(document: &[u8], url: &Url) -> Result<Page, String> {
@@ -55,10 +50,7 @@ fn page(document: &[u8], url: &Url) -> Result<Page, String> {
     xml::read(document, &["entry", "link"], |element| {
         match element.name.as_str() {
             name if root.is_none() => root = Some(name.to_owned()),
-            "entry" => match entry(&element, url) {
-                Some(entry) => page.entries.push(entry),
-                None => page.odd += 1,
-            },
+            "entry" => page.entries.push(entry(&element, url)),
             _ => {
                 let leads = matches!(element.attribute("rel"), Some("next" | "prev-archive"));
                 if let (true, Some(href)) = (leads && page.older.is_none(), element.attribute("href")) {
@@ -74,24 +66,34 @@ fn page(document: &[u8], url: &Url) -> Result<Page, String> {
     }
 }
 
-fn entry(entry: &Element, base: &Url) -> Option<Item> {
-    let id = entry.text_of("id")?;
-    let updated = entry.text_of("updated")?;
-    let date = news::time(updated)?;
+fn entry(entry: &Element, base: &Url) -> Item {
+    let Some(id) = entry.text_of("id") else {
+        let date = entry.text_of("updated").and_then(news::time);
+        let title = entry.text_of("title").unwrap_or_default();
+        return unusable(entry, None, date, format!("an entry has no `id` (its title is `{title:.200}`)"));
+    };
+    let updated = entry.text_of("updated").unwrap_or_default();
+    let Some(date) = news::time(updated) else {
+        let why = match updated {
+            "" => "it has no `updated`".to_owned(),
+            _ => format!("its `updated` is `{updated:.200}`, and that is no date"),
+        };
+        return unusable(entry, Some(format!("{id} {updated}").trim_end()), None, why);
+    };
     let what = match payloads(entry, base) {
         Ok(payloads) if payloads.is_empty() => What::Nothing("it leads to no payload".into()),
         Ok(payloads) => What::Payload(payloads),
         Err(why) => What::Nothing(why),
     };
     let text = |name| entry.text_of(name).map(str::to_owned);
-    Some(Item {
+    Item {
         date: Some(date),
         local_id: Some(id.to_owned()),
         title: text("title"),
         creator: entry.child("author").and_then(|author| author.text_of("name")).map(str::to_owned),
         when: text("published"),
         ..Item::new(format!("{id} {date}"), what)
-    })
+    }
 }
 
 fn payloads(entry: &Element, base: &Url) -> Result<Vec<Payload>, String> {

@@ -12,12 +12,15 @@
 //!
 //! **When things break.** The file is moved before its batch is made. What is found in `.taken` without a batch after a crash
 //! is consumed first; it has the same id, so that it becomes one batch, whenever the crash was. A directory that cannot be
-//! read, or that is not there, is told, and tried again.
+//! read, or that is not there, is told, and tried again. What lies in the box and can never be taken (a directory, a link, a
+//! name that no file of an object may have) and a file that cannot be read now stay there, are passed over with their
+//! reasons, and hold up nobody; the latter is tried again when something changes.
 
 mod place;
 mod ready;
 mod watching;
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -30,7 +33,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use url::Url;
 
-use self::place::{Key, KeyName, Place};
+use self::place::{Found, Key, KeyName, Place, Unusable};
 use self::ready::{Judge, Verdict};
 use self::watching::Watching;
 use super::settings::{DropBox as Settings, Ready};
@@ -50,6 +53,8 @@ pub struct DropBox {
     settings: Settings,
     urls: Option<Urls>,
     judge: Judge,
+    /// What lies there, cannot be taken, and was told.
+    told: HashSet<String>,
     /// When a file that has to be left alone may be ready.
     due: Option<Instant>,
     changed: mpsc::Receiver<()>,
@@ -75,18 +80,22 @@ impl DropBox {
         .await?;
         let judge = Judge::new(settings.ready, settings.stable);
         let name = name.to_owned();
-        Ok(Self { name, place, settings, urls, judge, due: None, changed, _watching: watching })
+        let told = HashSet::new();
+        Ok(Self { name, place, settings, urls, judge, told, due: None, changed, _watching: watching })
     }
 
-    async fn look(&mut self) -> Result<News> {
+    async fn look(&mut self, last: &str) -> Result<News> {
         // What is told from here on is looked at again.
         while self.changed.try_recv().is_ok() {}
         let place = self.place.clone();
-        let (left, files) =
-            blocking("reading the drop box", move || Ok((place.left_behind()?, place.files()?))).await?;
+        let ((left, lost), Found { files, markers, unusable }) =
+            blocking("reading the drop box", move || Ok((place.left_behind()?, place.look()?))).await?;
         let mut items: Vec<Item> = left.iter().map(item).collect();
+        let unusable: Vec<Item> = lost.iter().chain(&unusable).map(|one| unusable_item(one, last)).collect();
+        self.told.retain(|told| unusable.iter().any(|item| item.id == *told));
+        items.extend(unusable.into_iter().filter(|item| !self.told.contains(&item.id)));
         let mut more = false;
-        let Verdict { ready, due } = self.judge.all(files, Instant::now());
+        let Verdict { ready, due } = self.judge.all((files, markers), Instant::now());
         self.due = due;
         for key in ready {
             if items.len() >= AT_ONCE {
@@ -106,7 +115,12 @@ impl DropBox {
                 return Ok(None);
             }
             let mut digests = Digests::of([Algorithm::Sha256]);
-            digests.read_whole(&place.payload(&taken), &Progress::default(), &cancel)?;
+            let read = digests.read_whole(&place.payload(&taken), &Progress::default(), &cancel);
+            read.map_err(|failure| match failure {
+                Failure::Cancelled => Failure::Cancelled,
+                // The others can perhaps be read.
+                failure => Failure::fail(failure.to_string()),
+            })?;
             Ok(Some((digests.bytes(), digests.finish().into_iter().next())))
         });
         let Some((size, digest)) = found.await? else { return Ok(None) };
@@ -136,9 +150,14 @@ fn item(key: &Key) -> Item {
     }
 }
 
+/// The checkpoint stays: it is the last file that was taken.
+fn unusable_item(unusable: &Unusable, last: &str) -> Item {
+    Item { last: last.to_owned(), ..Item::new(unusable.item(), What::Nothing(unusable.why.clone())) }
+}
+
 impl Source for DropBox {
-    fn ask<'a>(&'a mut self, _: &'a str, _: &'a Cancel) -> BoxFuture<'a, Result<News>> {
-        self.look().boxed()
+    fn ask<'a>(&'a mut self, last: &'a str, _: &'a Cancel) -> BoxFuture<'a, Result<News>> {
+        self.look(last).boxed()
     }
 
     fn prepare<'a>(
@@ -150,7 +169,10 @@ impl Source for DropBox {
     }
 
     fn taken<'a>(&'a mut self, item: &'a Item, bid: Option<Bid>) -> BoxFuture<'a, Result<()>> {
-        let Ok(key) = Key::of_item(&item.id) else { return std::future::ready(Ok(())).boxed() };
+        let Ok(key) = Key::of_item(&item.id) else {
+            self.told.insert(item.id.clone());
+            return std::future::ready(Ok(())).boxed();
+        };
         let (place, marked) = (self.place.clone(), self.settings.ready == Ready::Marker);
         blocking("noting a file", move || place.done(&key, bid, marked)).boxed()
     }

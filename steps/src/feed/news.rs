@@ -124,13 +124,14 @@ impl<'s> Gather<'s> {
         }
     }
 
-    /// All of it, in order, each with the checkpoint behind it. The checkpoint never goes back.
+    /// All of it, in order, each with the checkpoint behind it. The checkpoint never goes back, and an item without a date
+    /// does not move it.
     pub fn finish(self) -> News {
         let mut last = self.last;
         let mut items = Vec::with_capacity(self.kept.len());
         for ((date, id), mut item) in self.kept {
             let here = Checkpoint { date, id };
-            if last.as_ref().is_none_or(|last| *last < here) {
+            if item.date.is_some() && last.as_ref().is_none_or(|last| *last < here) {
                 last = Some(here);
             }
             item.last = last.as_ref().map(Checkpoint::write).unwrap_or_default();
@@ -209,6 +210,22 @@ mod tests {
             gather.add(item(second, id));
         }
         assert_eq!(ids(&gather.finish()), ["late", "new"]);
+    }
+
+    #[test]
+    fn an_item_without_a_date_moves_no_checkpoint() {
+        let mut seen = Seen::default();
+        let undated = || Item::new("undated", What::Nothing("why".into()));
+        let mut gather = Gather::new("", Duration::ZERO, &mut seen).unwrap();
+        gather.add(undated());
+        gather.add(item(1, "a"));
+        let news = gather.finish();
+        let all: Vec<_> = news.items.iter().map(|item| (item.id.as_str(), item.last.as_str())).collect();
+        assert_eq!(all, [("undated", ""), ("a", "1970-01-01T00:00:01.000Z a")]);
+        // Behind a checkpoint it is not too old either.
+        let mut gather = Gather::new("2026-01-01", Duration::ZERO, &mut seen).unwrap();
+        gather.add(undated());
+        assert_eq!(gather.finish().items[0].last, "2026-01-01T00:00:00.000Z");
     }
 
     proptest! {

@@ -4,7 +4,8 @@
 //! read to the last resumption token. Its payload is what its first `dc:identifier` that is a URL leads to, or the record
 //! itself, which is fetched by `GetRecord` like any other file. A deleted record is passed over: what is kept stays.
 //!
-//! **When things break.** An error of the protocol fails the round, except that nothing matches. A token that comes again
+//! **When things break.** A record without identifier or datestamp is passed over with that reason. An error of the protocol
+//! fails the round, except that nothing matches. A token that comes again
 //! leads in a circle. One that has expired fails the round, and the next one begins it anew.
 
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use ingest_queue::ids::Bid;
 use url::Url;
 
 use super::news::{self, Gather, Seen};
-use super::pages::{Pages, wrong};
+use super::pages::{Pages, unusable, wrong};
 use super::settings::{Harvest, OaiPmh as Settings};
 use super::xml::{self, Element};
 use super::{Item, News, Payload, Source, What};
@@ -36,7 +37,6 @@ pub struct OaiPmh {
 #[derive(Debug, Default)]
 struct Page {
     records: Vec<Item>,
-    odd: usize,
     token: Option<String>,
     granularity: Option<String>,
     /// An error of the protocol: its code, and what is said about it.
@@ -65,9 +65,6 @@ impl OaiPmh {
                 Some((code, _)) if code == "noRecordsMatch" => break,
                 Some((code, why)) => return Err(wrong(&url)(format!("{code}: {why}"))),
                 None => {}
-            }
-            if page.odd > 0 {
-                tracing::warn!(odd = page.odd, "records without identifier or datestamp cannot be used");
             }
             page.records.into_iter().for_each(|record| gather.add(record));
             next = page.token.map(|token| {
@@ -120,10 +117,7 @@ fn page(document: &[u8], settings: &Settings) -> Result<Page, String> {
         let text = element.text.trim();
         match element.name.as_str() {
             name if root.is_none() => root = Some(name.to_owned()),
-            "record" | "header" => match record(&element, settings) {
-                Some(record) => page.records.push(record),
-                None => page.odd += 1,
-            },
+            "record" | "header" => page.records.push(record(&element, settings)),
             "resumptionToken" if !text.is_empty() => page.token = Some(text.to_owned()),
             "granularity" => page.granularity = Some(text.to_owned()),
             "error" => {
@@ -140,13 +134,23 @@ fn page(document: &[u8], settings: &Settings) -> Result<Page, String> {
     }
 }
 
-fn record(element: &Element, settings: &Settings) -> Option<Item> {
-    let header = if element.name == "header" { element } else { element.child("header")? };
-    let identifier = header.text_of("identifier")?;
-    let date = news::time(header.text_of("datestamp")?)?;
+fn record(element: &Element, settings: &Settings) -> Item {
+    let header = if element.name == "header" { Some(element) } else { element.child("header") };
+    let text = |name| header.and_then(|header| header.text_of(name));
+    let datestamp = text("datestamp").unwrap_or_default();
+    let (identifier, date) = (text("identifier"), news::time(datestamp));
+    let (Some(header), Some(identifier), Some(date)) = (header, identifier, date) else {
+        let why = match (header, identifier) {
+            (None, _) => "a record has no header".to_owned(),
+            (_, None) => "a record has no identifier".to_owned(),
+            _ => format!("its datestamp is `{datestamp:.200}`, and that is no date"),
+        };
+        let id = identifier.map(|identifier| format!("{identifier} {datestamp}"));
+        return unusable(element, id.as_deref().map(str::trim_end), date, why);
+    };
     let metadata = element.child("metadata").and_then(|metadata| metadata.children.first());
     let what = match settings.payload {
-        _ if header.attribute("status") == Some("deleted") => What::Nothing("it was deleted there".into()),
+        _ if header.attribute("status") == Some("deleted") => What::Deleted,
         Harvest::Metadata => What::Payload(vec![itself(identifier, settings)]),
         Harvest::Resource => match metadata.and_then(resource) {
             Some(url) => What::Payload(vec![Payload::at(url)]),
@@ -154,14 +158,14 @@ fn record(element: &Element, settings: &Settings) -> Option<Item> {
         },
     };
     let text = |name| metadata.and_then(|metadata| metadata.text_of(name)).map(str::to_owned);
-    Some(Item {
+    Item {
         date: Some(date),
         local_id: Some(identifier.to_owned()),
         title: text("title"),
         creator: text("creator"),
         when: text("date"),
         ..Item::new(format!("{identifier} {date}"), what)
-    })
+    }
 }
 
 fn resource(metadata: &Element) -> Option<Url> {

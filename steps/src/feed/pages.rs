@@ -8,9 +8,11 @@
 use std::collections::HashSet;
 
 use bytes::Bytes;
+use ingest_queue::date::Date;
 use url::Url;
 
-use super::Payload;
+use super::xml::Element;
+use super::{Item, Payload, What};
 use crate::digest::Digest;
 use crate::fetch::{Fetcher, redacted};
 use crate::outcome::{Cancel, Failure, Result};
@@ -57,6 +59,12 @@ pub fn web_url(base: &Url, href: &str) -> Result<Url, String> {
         return Err(format!("`{href:.200}` leads out of the web"));
     }
     Ok(url)
+}
+
+/// An entry of a document that can become nothing, and why. Without an id it is known by its content.
+pub fn unusable(entry: &Element, id: Option<&str>, date: Option<Date>, why: String) -> Item {
+    let id = id.map_or_else(|| format!("entry {}", entry.digest()), str::to_owned);
+    Item { date, ..Item::new(id, What::Nothing(why)) }
 }
 
 /// A payload with its length and its digests, as documents announce them.

@@ -73,12 +73,26 @@ async fn one(
     round: &mut Round,
 ) -> Result<(), Broken> {
     let payloads = match &item.what {
+        What::Deleted => {
+            // What was passed over before is not counted again when it comes again within the overlap.
+            if lease.last() != item.last {
+                queue.move_feed(lease, &item.last, 1).await?;
+                round.skipped += 1;
+            }
+            return source.taken(item, None).await.map_err(Broken::Source);
+        }
         What::Nothing(why) => Err(why.clone()),
         What::Payload(payloads) => Ok(payloads.clone()),
-        What::File => match source.prepare(item, cancel).await.map_err(Broken::Source)? {
-            Some(payload) => Ok(vec![payload]),
+        What::File => match source.prepare(item, cancel).await {
+            Ok(Some(payload)) => Ok(vec![payload]),
             // It went away before it was taken.
-            None => return Ok(()),
+            Ok(None) => return Ok(()),
+            // It is left where it is, for whoever repairs it.
+            Err(Failure::Fail(why)) => {
+                let here = lease.last().to_owned();
+                return skip(name, &item.id, &here, &why, queue, lease, round).await;
+            }
+            Err(failure) => return Err(Broken::Source(failure)),
         },
     };
     let made = payloads.and_then(|payloads| submission::of(name, feed, profile, item, &payloads));
@@ -94,33 +108,32 @@ async fn one(
             }
             // It can never be made: too large. It must not hold up the others.
             Err(Error::Store(error)) if error.next() == Next::GiveUp => {
-                skip(name, item, &error.to_string(), queue, lease, round).await?;
+                skip(name, &item.id, &item.last, &error.to_string(), queue, lease, round).await?;
                 None
             }
             Err(error) => return Err(error.into()),
         },
         Err(why) => {
-            skip(name, item, &why, queue, lease, round).await?;
+            skip(name, &item.id, &item.last, &why, queue, lease, round).await?;
             None
         }
     };
     source.taken(item, bid).await.map_err(Broken::Source)
 }
 
+/// Passes over an item, and says so once.
 async fn skip(
     name: &str,
-    item: &Item,
+    item: &str,
+    last: &str,
     why: &str,
     queue: &Queue,
     lease: &mut FeedLease,
     round: &mut Round,
 ) -> Result<(), Broken> {
-    // What was passed over before is not counted again when it comes again within the overlap.
-    if lease.last() == item.last {
-        return Ok(());
+    if queue.skip_item(lease, item, last, why).await? {
+        tracing::warn!(feed = name, item, why, "an item was passed over");
+        round.skipped += 1;
     }
-    tracing::warn!(feed = name, item = item.id, why, "an item was passed over");
-    queue.move_feed(lease, &item.last, 1).await?;
-    round.skipped += 1;
     Ok(())
 }

@@ -43,6 +43,11 @@ impl Element {
         self.child(name).map(|child| child.text.trim()).filter(|text| !text.is_empty())
     }
 
+    /// Tells it from every other by what is in it, for one that has no id of its own.
+    pub fn digest(&self) -> String {
+        ingest_queue::map::hash(&[&format!("{self:?}")])
+    }
+
     /// The first element of this name, however deep.
     pub fn find(&self, name: &str) -> Option<&Element> {
         self.children.iter().find_map(|child| if child.name == name { Some(child) } else { child.find(name) })

@@ -141,6 +141,12 @@ impl Consumed {
         self.batches().await.into_iter().map(last).collect()
     }
 
+    /// The items that were passed over and why, as the tree keeps them for people.
+    fn skipped(&self) -> Vec<(String, String)> {
+        let node = &self.lease.feed().node;
+        node.skipped_items.iter().map(|skipped| (skipped.item.clone(), skipped.why.clone())).collect()
+    }
+
     async fn end(self, tree: Tree) {
         self.stage.fsck().await;
         tree.close().await;

@@ -36,9 +36,10 @@ export function feeds(view) {
       { title: "Node", cell: ({ node, since }) => (node ? [text(node), " ", when(since)] : h("span.none", "–")) },
       {
         title: "Items",
-        cell: ({ items, skipped }) => [
+        cell: ({ items, skipped, skipped_items: last = [] }) => [
           number(items),
           skipped > 0 ? h("span.hint", `${number(skipped)} passed over`) : null,
+          last.length > 0 ? h("span.hint.text", `${last.at(-1).item}: ${last.at(-1).why}`) : null,
         ],
         isNumber: true,
       },

@@ -72,6 +72,37 @@ impl std::str::FromStr for KeyName {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct KeyName(String);
 
+/// What lies in a box.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) files: Vec<Key>,
+    /// What the markers mark.
+    pub(super) markers: Vec<String>,
+    pub(super) unusable: Vec<Unusable>,
+}
+
+/// What lies there and cannot be taken. It stays.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Unusable {
+    pub(super) name: String,
+    pub(super) why: String,
+}
+
+impl Unusable {
+    /// No id of a file begins so.
+    pub(super) fn item(&self) -> String {
+        format!("unusable {}", self.name)
+    }
+}
+
+fn sort_of(facts: &fs::Metadata) -> &'static str {
+    match facts.file_type() {
+        kind if kind.is_dir() => "a directory",
+        kind if kind.is_symlink() => "a link",
+        _ => "a special file",
+    }
+}
+
 #[derive(Debug, Clone)]
 pub(super) struct Place {
     dir: PathBuf,
@@ -116,45 +147,66 @@ impl Place {
         self.of(&key.hash()).join(PAYLOAD)
     }
 
-    /// All files that may be ready, with the names of the markers.
-    pub(super) fn files(&self) -> Result<(Vec<Key>, Vec<String>)> {
-        let (mut files, mut markers) = (Vec::new(), Vec::new());
+    /// All that lies in the box, as far as it is to be looked at.
+    pub(super) fn look(&self) -> Result<Found> {
+        let mut found = Found::default();
         for entry in fs::read_dir(&self.dir).map_err(Self::at(&self.dir))? {
             let entry = entry.map_err(Self::at(&self.dir))?;
-            let Ok(name) = entry.file_name().into_string() else { continue };
-            if name.starts_with('.') || UNFINISHED.iter().any(|end| name.ends_with(end)) {
+            let name = entry.file_name();
+            let shown = name.to_string_lossy();
+            if shown.starts_with('.') || UNFINISHED.iter().any(|end| shown.ends_with(end)) {
                 continue;
             }
+            let unusable = |why: String| Unusable { name: shown.clone().into_owned(), why };
             // A link is not followed: it may lead anywhere.
             let facts = match entry.metadata() {
                 Ok(facts) if facts.is_file() => facts,
-                Ok(_) => continue,
+                Ok(facts) => {
+                    found.unusable.push(unusable(format!("it is {}; only files are taken", sort_of(&facts))));
+                    continue;
+                }
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
-                Err(error) => return Err(Self::at(&entry.path())(error)),
+                Err(error) => {
+                    found.unusable.push(unusable(format!("it cannot be looked at: {error}")));
+                    continue;
+                }
+            };
+            let Some(name) = name.to_str() else {
+                found.unusable.push(unusable("its name is not UTF-8; rename it".into()));
+                continue;
             };
             if let Some(of) = name.strip_suffix(MARKER) {
-                markers.push(of.to_owned());
+                found.markers.push(of.to_owned());
             }
-            if fault_of_name(&name).is_none() {
-                files.push(key(name, &facts));
+            match fault_of_name(name) {
+                None => found.files.push(key(name.to_owned(), &facts)),
+                Some(why) => found.unusable.push(unusable(format!("its name {why}; rename it"))),
             }
         }
-        files.sort_unstable();
-        Ok((files, markers))
+        found.files.sort_unstable();
+        found.unusable.sort_unstable();
+        Ok(found)
     }
 
-    /// What was taken and has no batch.
-    pub(super) fn left_behind(&self) -> Result<Vec<Key>> {
-        let mut left = Vec::new();
+    /// What was taken and has no batch; and what of that is not known any more.
+    pub(super) fn left_behind(&self) -> Result<(Vec<Key>, Vec<Unusable>)> {
+        let (mut left, mut unusable) = (Vec::new(), Vec::new());
         for dir in self.taken()? {
             if dir.join(BATCH).exists() || !dir.join(PAYLOAD).exists() {
                 continue;
             }
-            let note = fs::read(dir.join(NOTE)).ok().and_then(|note| serde_json::from_slice(&note).ok());
-            left.extend(note);
+            let note = fs::read(dir.join(NOTE)).map_err(|error| error.to_string());
+            match note.and_then(|note| serde_json::from_slice(&note).map_err(|error| error.to_string())) {
+                Ok(key) => left.push(key),
+                Err(error) => unusable.push(Unusable {
+                    name: dir.join(PAYLOAD).strip_prefix(&self.dir).unwrap_or(&dir).display().to_string(),
+                    why: format!("its `{NOTE}` cannot be read ({error}); move it back into the box"),
+                }),
+            }
         }
         left.sort_unstable();
-        Ok(left)
+        unusable.sort_unstable();
+        Ok((left, unusable))
     }
 
     /// What was consumed, with its batch.
@@ -179,12 +231,17 @@ impl Place {
             // Taken before, or never there.
             _ => return Ok(payload.exists()),
         }
+        // While it is in the box somebody can still repair it.
+        let only_this = |error: std::io::Error| Failure::fail(format!("{}: {error}", from.display()));
+        File::open(&from).map_err(only_this)?;
         fs::create_dir_all(&dir).map_err(Self::at(&dir))?;
         let note = serde_json::to_vec(key).map_err(|error| self.wrong(&error))?;
         write(&dir.join(NOTE), &note).map_err(Self::at(&dir))?;
         match fs::rename(&from, &payload) {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(payload.exists()),
+            // Another's, in a directory in which everybody may only move what is theirs.
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => return Err(only_this(error)),
             Err(error) => return Err(Self::at(&from)(error)),
         }
         sync(&dir).and_then(|()| sync(&self.dir)).map_err(Self::at(&dir))?;
@@ -244,14 +301,29 @@ mod tests {
         }
         std::os::unix::fs::symlink("b.zip", dir.path().join("link")).unwrap();
         fs::create_dir(dir.path().join("folder")).unwrap();
-        let (files, _) = place.files().unwrap();
+        let Found { files, unusable, .. } = place.look().unwrap();
+        let unusable: Vec<_> = unusable.iter().map(|one| (one.name.as_str(), one.why.as_str())).collect();
+        assert_eq!(
+            unusable,
+            [
+                ("folder", "it is a directory; only files are taken"),
+                ("link", "it is a link; only files are taken")
+            ]
+        );
         assert_eq!(files.iter().map(|key| key.name.as_str()).collect::<Vec<_>>(), ["b.zip"]);
         let key = &files[0];
         assert!(place.take(key).unwrap() && place.take(key).unwrap());
         assert_eq!(fs::read(place.payload(key)).unwrap(), b"abc");
-        assert_eq!(place.left_behind().unwrap(), files);
+        assert_eq!(place.left_behind().unwrap(), (files.clone(), Vec::new()));
+        // Whose it was is not known any more, and it is not lost silently.
+        let note = place.of(&key.hash()).join(NOTE);
+        let was = fs::read(&note).unwrap();
+        fs::write(&note, "{").unwrap();
+        let (left, unusable) = place.left_behind().unwrap();
+        assert!(left.is_empty() && unusable[0].name.starts_with(".taken/"), "{unusable:?}");
+        fs::write(&note, was).unwrap();
         place.done(key, Some(Bid::new(3)), false).unwrap();
-        assert!(place.left_behind().unwrap().is_empty());
+        assert_eq!(place.left_behind().unwrap(), (Vec::new(), Vec::new()));
         assert_eq!(place.consumed().unwrap()[0].1, Some(Bid::new(3)));
         // Another that never was there.
         assert!(!place.take(&Key { size: 9, ..key.clone() }).unwrap());

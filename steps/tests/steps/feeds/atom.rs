@@ -135,9 +135,49 @@ async fn an_entry_that_cannot_become_a_batch_holds_up_nobody() {
     let round = consumed.round().await.unwrap();
     assert_eq!((round.taken, round.skipped), (0, 3));
     assert_eq!(consumed.lease.feed().node.skipped, 3);
-    let odd =
-        "<feed><entry><id>no date</id></entry><entry><updated>2026-01-01T00:09:00Z</updated></entry></feed>";
-    web.answer(move |_| (200, odd.to_owned()));
+    // Their reasons are kept, with the ids.
+    let skipped = consumed.skipped();
+    assert_eq!(skipped.len(), 3);
+    assert!(
+        skipped[0].0.starts_with("urn:1") && skipped[0].1.contains("allows no payloads from"),
+        "{skipped:?}"
+    );
+    consumed.end(tree).await;
+}
+
+#[tokio::test]
+async fn an_entry_without_id_or_date_is_counted_once_with_its_reason_and_holds_up_nobody() {
+    let tree = Tree::embedded();
+    let odd = "<entry><id>urn:x</id><title>No date</title></entry><entry><id>urn:y</id><updated>soon</updated></entry>\
+        <entry><updated>2026-01-01T00:09:00Z</updated><title>No id</title></entry>";
+    let page =
+        move |entries: &[usize]| atom(entries, Some("/2")).replace("</feed>", &format!("{odd}</feed>"));
+    let second = [("/feed", page(&[4, 3])), ("/2", atom(&[2, 1], None))];
+    let web = Web::start(pages(second)).await;
+    let mut consumed = Consumed::new(&tree, &at_atom(&web)).await;
+    let round = consumed.round().await.unwrap();
+    assert_eq!((round.taken, round.skipped), (4, 3));
+    assert_eq!(consumed.payloads().await, zips(1..5));
+    let reasons: Vec<String> = consumed.skipped().into_iter().map(|(_, why)| why).collect();
+    for why in
+        ["it has no `updated`", "its `updated` is `soon`", "an entry has no `id` (its title is `No id`)"]
+    {
+        assert!(reasons.iter().any(|reason| reason.contains(why)), "{why}: {reasons:?}");
+    }
+    // The one with a date moved the checkpoint past itself; those without move it nowhere.
+    assert!(
+        consumed.lease.last().starts_with("2026-01-01T00:09:00.000Z entry "),
+        "{}",
+        consumed.lease.last()
+    );
+    // They come again: they are neither counted again, nor do they make anybody read pages that are too old.
     assert_eq!(consumed.round().await.unwrap(), Round::default());
+    consumed.begin_anew().await;
+    let before = web.count();
+    web.answer(pages([("/feed", page(&[20, 15, 0])), ("/2", atom(&[], None))]));
+    let round = consumed.round().await.unwrap();
+    assert_eq!((round.taken, round.skipped), (2 + 1, 0));
+    assert_eq!(consumed.lease.feed().node.skipped, 3);
+    assert_eq!(web.count(), before + 2);
     consumed.end(tree).await;
 }

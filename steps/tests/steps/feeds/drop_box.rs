@@ -78,6 +78,57 @@ async fn a_file_that_was_taken_and_not_submitted_is_submitted_first() {
 }
 
 #[tokio::test]
+async fn what_cannot_be_taken_is_told_once_with_its_reason_and_holds_up_nobody() {
+    use std::os::unix::ffi::OsStrExt as _;
+
+    let tree = Tree::embedded();
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    std::fs::create_dir(at("folder")).unwrap();
+    std::os::unix::fs::symlink("z.zip", at("link")).unwrap();
+    std::fs::write(dir.path().join(std::ffi::OsStr::from_bytes(b"\xff.zip")), "x").unwrap();
+    let mut consumed = Consumed::new(&tree, &at_box(dir.path(), "ready = \"rename\"")).await;
+    // Taken by one who was killed; its content cannot be read any more: a directory cannot be, by anybody.
+    std::fs::write(at("a.zip"), "aaa").unwrap();
+    let cancel = Cancel::new();
+    let news = consumed.source.ask("", &cancel).await.unwrap();
+    let item = news.items.iter().find(|item| item.id.ends_with("a.zip")).unwrap();
+    let payload = consumed.source.prepare(item, &cancel).await.unwrap().unwrap().url.to_file_path().unwrap();
+    std::fs::remove_file(&payload).unwrap();
+    std::fs::create_dir(&payload).unwrap();
+    std::fs::write(at("z.zip"), "zzz").unwrap();
+    consumed.begin_anew().await;
+    let round = consumed.round().await.unwrap();
+    assert_eq!((round.taken, round.skipped), (1, 4));
+    assert_eq!(consumed.batches().await[0].payload_filename.as_deref(), Some("z.zip"));
+    let skipped = consumed.skipped();
+    for (item, why) in [
+        ("unusable folder", "it is a directory"),
+        ("unusable link", "it is a link"),
+        ("unusable \u{fffd}.zip", "not UTF-8"),
+        ("a.zip", "cannot be read"),
+    ] {
+        let is_it =
+            |(id, reason): &(String, String)| id.ends_with(item) && (reason.contains(why) || item == "a.zip");
+        assert!(skipped.iter().any(is_it), "{item}: {skipped:?}");
+    }
+    // The checkpoint is the last file that was taken, and all of them are told once.
+    assert!(consumed.lease.last().ends_with("z.zip"), "{}", consumed.lease.last());
+    for _ in 0..2 {
+        let round = consumed.round().await.unwrap();
+        assert_eq!((round.taken, round.known, round.skipped), (0, 0, 0));
+        consumed.begin_anew().await;
+    }
+    assert!(at("folder").exists() && std::fs::symlink_metadata(at("link")).is_ok());
+    // Repaired, it becomes its batch.
+    std::fs::remove_dir(&payload).unwrap();
+    std::fs::write(&payload, "aaa").unwrap();
+    assert_eq!(consumed.taken().await, 1);
+    assert_eq!(consumed.batches().await[1].payload_filename.as_deref(), Some("a.zip"));
+    consumed.end(tree).await;
+}
+
+#[tokio::test]
 async fn a_marker_says_which_file_is_ready_and_goes_with_it() {
     let tree = Tree::embedded();
     let dir = tempfile::tempdir().unwrap();

@@ -118,6 +118,30 @@ async fn the_record_itself_can_be_the_payload() {
 }
 
 #[tokio::test]
+async fn a_record_that_cannot_be_used_is_counted_once_with_its_reason_and_holds_up_nobody() {
+    let tree = Tree::embedded();
+    let odd = "<record><header><datestamp>2026-01-01</datestamp></header></record>\
+        <record><header><identifier>oai:x</identifier><datestamp>soon</datestamp></header></record><record/>";
+    let web = Web::start(move |url| {
+        let (status, body) = repository(vec![(1, false), (2, false)])(url);
+        (status, body.replace("</ListRecords>", &format!("{odd}</ListRecords>")))
+    })
+    .await;
+    let mut consumed = Consumed::new(&tree, &at_oai(&web, "")).await;
+    let round = consumed.round().await.unwrap();
+    assert_eq!((round.taken, round.skipped), (2, 3));
+    let reasons: Vec<String> = consumed.skipped().into_iter().map(|(_, why)| why).collect();
+    for why in ["a record has no identifier", "its datestamp is `soon`", "a record has no header"] {
+        assert!(reasons.iter().any(|reason| reason.contains(why)), "{why}: {reasons:?}");
+    }
+    assert_eq!(consumed.round().await.unwrap(), Round::default());
+    consumed.begin_anew().await;
+    assert_eq!(consumed.round().await.unwrap().skipped, 0);
+    assert_eq!(consumed.lease.feed().node.skipped, 3);
+    consumed.end(tree).await;
+}
+
+#[tokio::test]
 async fn errors_of_the_protocol_fail_the_round_and_the_next_one_begins_it_anew() {
     let tree = Tree::embedded();
     let web = Web::start(repository(vec![(1, false), (2, false), (3, false)])).await;
