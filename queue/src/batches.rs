@@ -19,7 +19,7 @@ pub use delete::{Deletion, may_be_cleaned};
 pub use expansion::Expanded;
 pub(crate) use expansion::HELD_BY_PROFILE;
 pub use lease::{BatchLease, Ended};
-pub use report::{NOTE, ReportDraft, WHY};
+pub use report::{NOTE, ReportDraft, WHY, not_kept};
 
 use crate::committer::{Mark, Unit, commit_alone};
 use crate::error::{Error, Result};

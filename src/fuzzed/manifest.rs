@@ -2,15 +2,20 @@
 
 use ingest_steps::manifest::write::NotWritten;
 use ingest_steps::manifest::{Column, Error, Limits, Reader, Row, Writer, validate_within};
+use ingest_steps::payload::{PayloadKind, is_manifest};
 
 const LIMITS: Limits = Limits { line: 4_096, problems: 20, rows: 1_000 };
 
 pub(super) fn run(data: &[u8]) {
+    if is_manifest(data) {
+        assert_ne!(PayloadKind::guess("a", data), Ok(PayloadKind::File), "a manifest is no plain file");
+    }
     let lines = data.iter().filter(|byte| **byte == b'\n').count() as u64 + 1;
     match validate_within(data, LIMITS) {
         Ok(summary) => {
             let rows = rows(data);
             assert_eq!(rows.len() as u64, summary.rows, "what was counted is what is read");
+            assert!(summary.not_kept.iter().all(|column| (1..=summary.rows).contains(&column.values)));
             read_back(&rows, data);
         }
         Err(Error::Corrupt(problems)) => {

@@ -6,8 +6,12 @@
 //! of a manifest that came inside a submission.
 //!
 //! What is accepted is wider than what is written: any case of field names and algorithms, any prefix, blank
-//! lines, either line end, comments, a byte order mark, short rows, trailing pipes, extra columns, `@` before
-//! a URL.
+//! lines, either line end, comments, a byte order mark, short rows, trailing pipes, `@` before a URL.
+//!
+//! No value of a row is dropped silently. One behind the last column that the header declares is a fault of its row.
+//! One in a column that `#%fields` names and that nothing is known of, that comes a second time, or that a file of an
+//! object does not have, is counted: [`NotKept`] says how many there are, and why. The modified time is read and not
+//! used: it is informative.
 //!
 //! Memory: a line (64 KiB at most), the problems (100 at most), and for an object manifest 16 bytes of hash
 //! and 4 of line number for every file name and every directory in them (a million directories at most), to
@@ -21,6 +25,7 @@
 //! rows look like; so check the whole of it with [`validate`] before anything is made of a row.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io::{self, BufRead};
 
 mod columns;
@@ -107,8 +112,28 @@ impl From<Error> for Failure {
     }
 }
 
+/// Values of one column that are not kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotKept {
+    /// From 1.
+    pub column: usize,
+    /// As the header names it.
+    pub name: String,
+    /// How many rows have one.
+    pub values: u64,
+    pub why: &'static str,
+}
+
+impl fmt::Display for NotKept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { column, name, values, why } = self;
+        let what = if *values == 1 { "1 value is" } else { &format!("{values} values are") };
+        write!(f, "column {column} of the manifest (`{}`): {what} not kept: {why}", problems::shown(name))
+    }
+}
+
 /// What a manifest that has no fault holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
     pub kind: Kind,
     pub rows: u64,
@@ -118,6 +143,8 @@ pub struct Summary {
     pub rows_with_digest: u64,
     /// The sum of the sizes that are given.
     pub bytes: u64,
+    /// The columns whose values are not kept, if rows have any there.
+    pub not_kept: Vec<NotKept>,
 }
 
 /// Reads a manifest to its end and finds every problem, with the default [`Limits`]. Blocks on `input`.
@@ -128,10 +155,10 @@ pub fn validate(input: impl BufRead) -> Result<Summary, Error> {
 /// [`validate`] with limits of the caller's.
 pub fn validate_within(input: impl BufRead, limits: Limits) -> Result<Summary, Error> {
     // A fault in the header does not hide those of the rows, as long as it is known what a row is.
-    let (reader, mut problems) = Reader::start(input, limits)?;
-    let kind = reader.kind();
-    let mut summary = Summary { kind, rows: 0, rows_with_size: 0, rows_with_digest: 0, bytes: 0 };
-    for item in reader {
+    let (mut reader, mut problems) = Reader::start(input, limits)?;
+    let (kind, not_kept) = (reader.kind(), Vec::new());
+    let mut summary = Summary { kind, rows: 0, rows_with_size: 0, rows_with_digest: 0, bytes: 0, not_kept };
+    for item in &mut reader {
         match item {
             Ok(row) => {
                 summary.rows += 1;
@@ -144,5 +171,6 @@ pub fn validate_within(input: impl BufRead, limits: Limits) -> Result<Summary, E
         }
     }
     problems.into_result()?;
+    summary.not_kept = reader.not_kept();
     Ok(summary)
 }

@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::time::{Duration, SystemTime};
 
-use ingest_queue::batches::{ReportDraft, WHY};
+use ingest_queue::batches::{ReportDraft, WHY, not_kept};
 use ingest_queue::date::Date;
 use ingest_queue::ids::{Bid, Jid};
 use ingest_queue::nodes::{ReportCounts, ReportedJob, Rows, Submission};
@@ -141,6 +141,7 @@ pub fn report(about: &About<'_>, draft: &ReportDraft, sender: &Sender) -> Result
     } else {
         vec![
             why(draft),
+            not_kept_of(draft),
             part("Failed", failed, &report.failed_jobs, &|_| true)?,
             part("Expired before they were begun", expired, gone, &|job| job.expired().is_some())?,
             part("Deleted before they were done", deleted, gone, &|job| job.expired().is_none())?,
@@ -210,6 +211,13 @@ fn why(draft: &ReportDraft) -> Option<Part> {
         lines.push(format!("and {more} more"));
     }
     (!lines.is_empty()).then(|| ("Why".to_owned(), lines))
+}
+
+/// What of the submission is not kept, a line a column.
+fn not_kept_of(draft: &ReportDraft) -> Option<Part> {
+    let plain = |line: &str| line.split(char::is_control).collect::<Vec<_>>().join(" ");
+    let lines: Vec<_> = not_kept(&draft.report).into_iter().map(plain).collect();
+    (!lines.is_empty()).then(|| ("Not kept".to_owned(), lines))
 }
 
 fn line(job: &ReportedJob) -> String {

@@ -47,7 +47,27 @@ impl BatchLease {
     pub fn token(&self) -> &Token {
         &self.token
     }
+
+    /// Notes what is not kept of what was submitted, a line each: it is written with the next commit of the batch, and told
+    /// in its report. None: nothing is.
+    pub fn note_not_kept(&mut self, mut lines: Vec<String>) {
+        let more = lines.len().saturating_sub(MAX_NOT_KEPT);
+        lines.truncate(MAX_NOT_KEPT);
+        if more > 0 {
+            lines.push(format!("and {more} more"));
+        }
+        let other = &mut self.batch.status.other;
+        match lines[..] {
+            [] => drop(other.remove(NOT_KEPT)),
+            _ => drop(other.insert(NOT_KEPT.to_owned(), lines.into())),
+        }
+    }
 }
+
+/// In a batch's status, and in its report: what is not kept of what was submitted, a list of lines.
+pub(super) const NOT_KEPT: &str = "not_kept";
+/// So many lines of that are kept.
+const MAX_NOT_KEPT: usize = 50;
 
 impl Queue {
     /// Takes a batch to work on it. Its lists are made if another writer has left them out.

@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use tokio_util::io::StreamReader;
 
-use super::lease::BatchLease;
+use super::lease::{BatchLease, NOT_KEPT};
 use crate::date::Date;
 use crate::error::{Error, Result};
 use crate::ids::{Bid, Jid};
@@ -156,6 +156,9 @@ impl Queue {
         if owes {
             other.insert(WHY.into(), lease.batch.status.message.clone().into());
         }
+        if let Some(lines) = lease.batch.status.other.get(NOT_KEPT) {
+            other.insert(NOT_KEPT.into(), lines.clone());
+        }
         let reported = self.reported(bid, told).await?;
         let mut report = StatusReport {
             number,
@@ -268,12 +271,23 @@ impl Queue {
     }
 }
 
-/// What the one who sends the report has to say about it.
-fn with_note(message: String, report: &StatusReport) -> String {
-    match report.other.get(NOTE).and_then(|note| note.as_str()) {
-        Some(note) => format!("{message}; {note}"),
+/// What the one who sends the report has to say about it, and how much is not kept.
+fn with_note(mut message: String, report: &StatusReport) -> String {
+    if let Some(note) = report.other.get(NOTE).and_then(|note| note.as_str()) {
+        message = format!("{message}; {note}");
+    }
+    let lines = not_kept(report);
+    match lines.split_first() {
+        Some((first, [])) => format!("{message}; {first}"),
+        Some((first, rest)) => format!("{message}; {first}; and {} more such columns", rest.len()),
         None => message,
     }
+}
+
+/// What a report says is not kept of what was submitted.
+pub fn not_kept(report: &StatusReport) -> Vec<&str> {
+    let lines = report.other.get(NOT_KEPT).and_then(|lines| lines.as_array());
+    lines.into_iter().flatten().filter_map(|line| line.as_str()).collect()
 }
 
 /// What the report before told of.

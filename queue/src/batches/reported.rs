@@ -17,6 +17,7 @@ use crate::error::Result;
 use crate::ids::{Bid, Jid};
 use crate::map::{self, JobNode};
 use crate::nodes::{Configuration, Identifiers, JobStatus, Metadata, Node, Other, ReportedJob, Rows};
+use crate::plan::job::NOTE;
 use crate::queue::Queue;
 use crate::reads;
 use crate::states::BatchList;
@@ -223,10 +224,19 @@ fn told(jid: Jid, nodes: &[Option<(Bytes, Stat)>]) -> (Place, ReportedJob) {
         erc_who: metadata.erc_who,
         erc_what: metadata.erc_what,
         erc_when: metadata.erc_when,
-        message: status.map(|status| status.message).unwrap_or_default(),
+        message: status.map(message).unwrap_or_default(),
         other: Other::new(),
     };
     (place, job)
+}
+
+/// With what is to be told of the job whatever became of it.
+fn message(status: JobStatus) -> String {
+    match status.other.get(NOTE).and_then(serde_json::Value::as_str) {
+        Some(note) if status.message.is_empty() => note.to_owned(),
+        Some(note) => format!("{}; {note}", status.message),
+        None => status.message,
+    }
 }
 
 fn data(nodes: &[Option<(Bytes, Stat)>], node: JobNode) -> Option<&Bytes> {

@@ -14,6 +14,9 @@ use crate::nodes::{
 };
 use crate::states::{BatchList, JobState, Refused, States, To, Who, Why};
 
+/// In a job's status: what is told of it beside its message.
+pub const NOTE: &str = "note";
+
 /// A job as it was read. Everything else that a plan rests on is fenced by the version of the status.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {
@@ -45,6 +48,8 @@ pub struct Change {
     pub space_needed: Option<i64>,
     /// Whether trying again can help, for a failure.
     pub hopeless: bool,
+    /// What is to be told of the job beside its message, in all that follows; empty: nothing any more. `None`: as before.
+    pub note: Option<String>,
     /// What is written together with the transition, or not at all.
     pub also: Vec<Op>,
 }
@@ -228,6 +233,7 @@ pub fn act(
     scene: &Scene,
 ) -> Result<Plan<Job>, Refused> {
     let change = Change {
+        note: None,
         message: message.to_owned(),
         priority: match action {
             Action::SetPriority(priority) => Some(*priority),
@@ -323,6 +329,11 @@ fn moved(
     }
     if !to.is_waiting() {
         status.expiration_date = None;
+    }
+    match change.note.as_deref() {
+        None => {}
+        Some("") => drop(status.other.remove(NOTE)),
+        Some(note) => drop(status.other.insert(NOTE.to_owned(), shortened(note).into())),
     }
     let kept: Vec<String> = date_refs(job.jid, &status).collect();
     let dates = date_refs(job.jid, &job.status).filter(|at| !kept.contains(at));

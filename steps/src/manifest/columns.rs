@@ -141,6 +141,12 @@ impl Column {
         }
     }
 
+    /// Whether it says something of a file, and not of an object.
+    pub(super) fn is_of_a_file(self) -> bool {
+        use Column as C;
+        matches!(self, C::Url | C::Algorithm | C::Digest | C::Size | C::Modified | C::Name | C::MimeType)
+    }
+
     /// By its name in a `#%fields` line: any case, any prefix or none.
     pub(super) fn from_field(field: &str) -> Option<Self> {
         let name = field.rsplit_once(':').map_or(field, |(_, name)| name).trim();

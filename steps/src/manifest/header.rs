@@ -10,7 +10,7 @@ use super::columns::{Column, Kind, Term};
 use super::encoding::is_space;
 use super::lines::{Line, Lines};
 use super::problems::{Problem, Problems, shown};
-use super::row::fields;
+use super::row::{Layout, fields};
 use super::{Error, Limits};
 
 /// How a manifest begins.
@@ -77,6 +77,8 @@ pub(super) struct Header {
     kind: Option<Kind>,
     fields: Option<u64>,
     columns: Vec<Option<Column>>,
+    /// What `#%fields` calls them.
+    names: Vec<String>,
     /// There was neither a row nor a `#%eof` behind it.
     pub(super) at_end: bool,
     pub(super) problems: Problems,
@@ -90,6 +92,7 @@ impl Header {
             kind: None,
             fields: None,
             columns: Vec::new(),
+            names: Vec::new(),
             at_end: false,
             problems: Problems::none(limits.problems),
         };
@@ -160,15 +163,21 @@ impl Header {
     }
 
     /// The kind and the columns by position; `None` if it is not known what a row is.
-    pub(super) fn known(&mut self) -> Option<(Kind, Vec<Option<Column>>)> {
+    pub(super) fn known(&mut self) -> Option<(Kind, Layout)> {
         let kind = self.kind?;
         if self.fields.is_none() {
             let optional = Term::ALL.into_iter().map(Column::DublinCore);
-            return Some((kind, kind.columns().iter().copied().chain(optional).map(Some).collect()));
+            let columns: Vec<_> = kind.columns().iter().copied().chain(optional).map(Some).collect();
+            let names = columns.iter().flatten().map(Column::to_string).collect();
+            return Some((
+                kind,
+                Layout::new(kind, columns, names, format!("a {kind} without `#%fields` has")),
+            ));
         }
-        let columns = std::mem::take(&mut self.columns);
+        let (columns, names) = (std::mem::take(&mut self.columns), std::mem::take(&mut self.names));
         let has = |column| columns.contains(&Some(column));
-        (has(Column::Url) && has(Column::Name)).then_some((kind, columns))
+        (has(Column::Url) && has(Column::Name))
+            .then(|| (kind, Layout::new(kind, columns, names, "`#%fields` declares".to_owned())))
     }
 
     fn first(&mut self, number: u64, line: &str) {
@@ -211,6 +220,12 @@ impl Header {
             let column =
                 Column::from_field(field.text).filter(|column| !self.columns.contains(&Some(*column)));
             self.columns.push(column);
+            self.names.push(field.text.to_owned());
+        }
+        // A pipe at the end declares nothing.
+        while self.names.last().is_some_and(String::is_empty) {
+            self.names.pop();
+            self.columns.pop();
         }
     }
 }

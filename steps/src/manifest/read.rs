@@ -2,12 +2,13 @@
 
 use std::io::BufRead;
 
-use super::columns::{Column, Kind};
+use super::columns::Kind;
 use super::header::{Header, LAST, Purpose, purpose, unreadable};
 use super::lines::{Line, Lines};
 use super::names::Names;
 use super::problems::{Problem, Problems};
-use super::{Error, Limits, Row, row};
+use super::row::{self, Layout};
+use super::{Error, Limits, NotKept, Row};
 
 /// Reads a manifest in one pass. As an iterator it gives an item for each row: the row, or all that is wrong
 /// with it; and, at the end, what is wrong with the end. After [`Error::Corrupt`] it goes on with the next
@@ -17,7 +18,7 @@ pub struct Reader<R> {
     lines: Lines<R>,
     limits: Limits,
     kind: Kind,
-    columns: Vec<Option<Column>>,
+    layout: Layout,
     /// Only in an object manifest, where a name must not come twice.
     names: Option<Names>,
     rows: u64,
@@ -38,14 +39,14 @@ impl<R: BufRead> Reader<R> {
     pub(super) fn start(input: R, limits: Limits) -> Result<(Self, Problems), Error> {
         let mut lines = Lines::new(input, limits.line);
         let mut header = Header::read(&mut lines, limits)?;
-        let Some((kind, columns)) = header.known() else {
+        let Some((kind, layout)) = header.known() else {
             if header.at_end {
                 header.problems.push(cut_off(&lines));
             }
             return Err(header.problems.into());
         };
         let names = (kind == Kind::Object).then(Names::default);
-        let reader = Self { lines, limits, kind, columns, names, rows: 0, line: 0, ended: false };
+        let reader = Self { lines, limits, kind, layout, names, rows: 0, line: 0, ended: false };
         Ok((reader, header.problems))
     }
 
@@ -56,6 +57,11 @@ impl<R: BufRead> Reader<R> {
     /// The line of the item that was given last, from 1.
     pub fn line(&self) -> u64 {
         self.line
+    }
+
+    /// What the rows that were read so far had in columns that are not kept.
+    pub fn not_kept(&self) -> Vec<NotKept> {
+        self.layout.not_kept().cloned().collect()
     }
 
     /// The last item.
@@ -121,7 +127,7 @@ impl<R: BufRead> Iterator for Reader<R> {
                     }
                     Purpose::Row => {
                         self.rows += 1;
-                        row::parse(text, number, &self.columns, self.names.as_mut())
+                        row::parse(text, number, &mut self.layout, self.names.as_mut())
                     }
                 },
                 Line::TooLong | Line::NotText(_) => {

@@ -2,11 +2,11 @@
 
 use crate::digest::{Algorithm, Digest, NotADigest};
 
-use super::Row;
-use super::columns::Column;
+use super::columns::{Column, Kind};
 use super::encoding::{decode_local_ids, decode_name, decode_text, is_space};
 use super::names::{self, Names};
 use super::problems::{Problem, shown};
+use super::{NotKept, Row};
 
 /// A field of a line, without the space around it.
 #[derive(Debug, Clone, Copy)]
@@ -46,6 +46,47 @@ pub(super) fn column_of_field_at(line: &str, at: usize) -> u64 {
     field.map_or(1, |field| field.column(line))
 }
 
+/// What the columns of a row are, by position.
+#[derive(Debug)]
+pub(super) struct Layout {
+    /// A `None` is ignored.
+    columns: Vec<Option<Column>>,
+    /// Where values are not kept: how many there were.
+    not_kept: Vec<Option<NotKept>>,
+    /// Where the number of columns comes from, for the message.
+    declared: String,
+}
+
+impl Layout {
+    pub(super) fn new(
+        kind: Kind,
+        columns: Vec<Option<Column>>,
+        names: Vec<String>,
+        declared: String,
+    ) -> Self {
+        let not_kept = |(at, (column, name)): (usize, (&Option<Column>, String))| {
+            let why = match column {
+                Some(column) if kind == Kind::Object && !column.is_of_a_file() => {
+                    "a file of an object has none; say it of the object, in the submission or in a batch manifest"
+                }
+                Some(_) => return None,
+                None if Column::from_field(&name).is_some() => {
+                    "it is the second column of this name, and the first one counts"
+                }
+                None if name.is_empty() => "`#%fields` gives it no name",
+                None => "no such column is known",
+            };
+            Some(NotKept { column: at + 1, name, values: 0, why })
+        };
+        let not_kept = columns.iter().zip(names).enumerate().map(not_kept).collect();
+        Self { columns, not_kept, declared }
+    }
+
+    pub(super) fn not_kept(&self) -> impl Iterator<Item = &NotKept> {
+        self.not_kept.iter().flatten().filter(|column| column.values > 0)
+    }
+}
+
 /// What is at once in more than one column, or has to be there.
 #[derive(Debug, Default)]
 struct Found<'a> {
@@ -55,12 +96,12 @@ struct Found<'a> {
     digest: Option<Field<'a>>,
 }
 
-/// Reads a line whose columns are known by position; a `None` is ignored. A name that is in `names` already
+/// Reads a line whose columns are known by position. A name that is in `names` already
 /// is a fault, and a new one is in it afterwards, whatever else is wrong with its row.
 pub(super) fn parse(
     line: &str,
     number: u64,
-    columns: &[Option<Column>],
+    layout: &mut Layout,
     names: Option<&mut Names>,
 ) -> Result<Row, Vec<Problem>> {
     if let Some(at) = line.find('\0') {
@@ -73,7 +114,18 @@ pub(super) fn parse(
     let mut keep = |field: Field<'_>, outcome: Result<(), String>| {
         problems.extend(outcome.err().map(|why| Problem::new(number, field.column(line), why)));
     };
-    for (field, column) in fields(line).zip(columns) {
+    let (mut count, mut surplus) = (0, None);
+    for (index, field) in fields(line).enumerate() {
+        if !field.text.is_empty() {
+            count = index + 1;
+            if let Some(Some(column)) = layout.not_kept.get_mut(index) {
+                column.values += 1;
+            }
+        }
+        let Some(column) = layout.columns.get(index) else {
+            surplus = surplus.or(Some(field).filter(|field| !field.text.is_empty()));
+            continue;
+        };
         let Some(column) = column else { continue };
         match column {
             Column::Url => found.url = Some(field),
@@ -93,6 +145,17 @@ pub(super) fn parse(
             Column::Title => row.title = Some(decode_text(field.text)),
             Column::Date => row.date = Some(decode_text(field.text)),
         }
+    }
+    if let Some(field) = surplus {
+        let (declared, most) = (&layout.declared, layout.columns.len());
+        let text = shown(field.text);
+        keep(
+            field,
+            Err(format!(
+                "the row has {count} columns, and {declared} {most}: `{text}` would be lost; declare its column in \
+                 `#%fields`, or take it out"
+            )),
+        );
     }
     let missing = Field { text: "", at: line.len() };
     let field = found.url.unwrap_or(missing);

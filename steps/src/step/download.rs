@@ -44,6 +44,7 @@ use self::site::Site;
 use super::{Payload, Task};
 use crate::archive::disk;
 use crate::fetch::redacted;
+use crate::manifest::NotKept;
 use crate::outcome::{Failure, Result};
 use crate::payload::{self, FIRST_BYTES, MANIFEST_AS_FILE, PayloadKind};
 use crate::profile::Profile;
@@ -56,16 +57,22 @@ pub async fn run(task: &mut Task<'_>, services: &Services) -> Result<Change> {
     let site = Site::open(task, services).await?;
     site.allows(&payload.url)?;
     let brought = match payload.kind {
-        PayloadKind::File => file(&site, &payload).await,
-        PayloadKind::Container => container::bring(&site, &payload).await,
+        PayloadKind::File => all_kept(file(&site, &payload).await),
+        PayloadKind::Container => all_kept(container::bring(&site, &payload).await),
         PayloadKind::ObjectManifest => manifest::bring(&site, &payload).await,
         kind => Err(Failure::hopeless(format!("a {kind} is a batch, not the payload of one job"))),
     };
     // Also after a failure: the next attempt takes what is whole.
     let settled = site.settle().await;
-    let records = brought?;
+    let (records, not_kept) = brought?;
     settled?;
-    Ok(change(task, services, &records))
+    // Said of this attempt: what an earlier one had to say does not hold any more.
+    let note = not_kept.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+    Ok(Change { note: Some(note), ..change(task, services, &records) })
+}
+
+fn all_kept(records: Result<Vec<FileRecord>>) -> Result<(Vec<FileRecord>, Vec<NotKept>)> {
+    Ok((records?, Vec::new()))
 }
 
 async fn file(site: &Site<'_>, payload: &Payload) -> Result<Vec<FileRecord>> {

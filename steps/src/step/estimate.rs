@@ -128,7 +128,7 @@ async fn of_manifest(task: &Task<'_>, services: &Services, payload: &Payload) ->
         dir.note(&record)?;
         rows_of(&to, u64::MAX)
     });
-    let rows = rows.await.map_err(|failure| failure.during("the manifest"))?.unwrap_or_default();
+    let (rows, _) = rows.await.map_err(|failure| failure.during("the manifest"))?.unwrap_or_default();
     task.progress.announce(rows.len() as u64, 0);
     let at_once = services.settings.estimating.at_once.max(1);
     let asking: Vec<_> = rows.iter().map(|row| asked.size_of(row)).collect();

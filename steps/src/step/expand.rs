@@ -3,7 +3,8 @@
 //! The payload is one object (a file, a container, an object manifest) or a manifest with an object in each row.
 //! A manifest is fetched to the disk, checked whole, frozen in the tree, and then read row by row: it is never
 //! in memory as a whole. What is frozen is the manifest's own bytes, or, for what is no batch manifest, a list
-//! of rows (see `frozen`).
+//! of rows (see `frozen`). Values of its rows that are not kept are noted in the batch with the beginning of its
+//! expansion, and told in its report.
 //!
 //! Answers [`Expansion`]. After [`Expansion::Held`] and [`Expansion::Failed`] the lease is given back; after
 //! the others, and after a [`Failure`], it is the caller's.
@@ -151,7 +152,8 @@ impl Scene<'_> {
                 let bytes = frozen::write(rows)?;
                 (self.queue.begin_expansion(lease, &bytes, total).await, total)
             }
-            Gathered::Manifest { rows } => {
+            Gathered::Manifest { rows, not_kept } => {
+                lease.note_not_kept(not_kept.iter().map(ToString::to_string).collect());
                 (self.queue.begin_expansion_from(lease, &manifest.path, *rows).await, *rows)
             }
         };

@@ -271,3 +271,49 @@ fn a_corrupt_manifest_is_hopeless_and_says_where() {
     let Failure::Hopeless(why) = Failure::from(error) else { panic!() };
     assert!(why.starts_with("line 4, column 9: the row has no file name"), "{why}");
 }
+
+#[test]
+fn a_value_behind_the_last_column_is_a_fault_and_empty_ones_are_none() {
+    let of = |kind: Kind, row: &str| manifest(kind, row);
+    assert_eq!(
+        problem(
+            of(Kind::Object, "http://a | | | | | a | | more | | and more | |"),
+            "the row has 10 columns, and `#%fields` declares 7: `more` would be lost"
+        ),
+        (4, 27)
+    );
+    assert_eq!(
+        problem(
+            of(Kind::Batch, "http://a|||||a|||||2001| x"),
+            "the row has 12 columns, and `#%fields` declares 11"
+        ),
+        (4, 26)
+    );
+    // A pipe at the end of the fields declares nothing.
+    let piped = of(Kind::Object, "http://a|||||a||x").replace("mrt:mimeType\n", "mrt:mimeType | |\n");
+    assert_eq!(problem(piped, "the row has 8 columns, and `#%fields` declares 7"), (4, 18));
+    // Without fields the columns of the profile count, with the twelve that may follow them.
+    let bare = format!(
+        "#%checkm_0.7\n#%profile | {}\nhttp://a|||||a{} x\n#%eof\n",
+        Kind::Batch.profile(),
+        "|".repeat(18)
+    );
+    assert_eq!(
+        problem(bare, "the row has 24 columns, and a mrt-batch-manifest without `#%fields` has 23").0,
+        3
+    );
+    // It is told with what else is wrong with the row, and in every row.
+    let found = problems(of(Kind::Object, "| | | x | | a | | y\nhttp://b | | | | | b | | z"));
+    let says: Vec<_> =
+        found.iter().map(|(line, _, why)| (*line, why.split(['`', ',']).next().unwrap())).collect();
+    assert_eq!(
+        says,
+        [
+            (4, "the row has no URL (nfo:fileUrl); every row needs one"),
+            (4, "the size "),
+            (4, "the row has 8 columns"),
+            (5, "the row has 8 columns")
+        ]
+    );
+    assert!(problems(of(Kind::Object, &format!("http://a|||||a||{}", "x".repeat(500))))[0].2.len() < 300);
+}

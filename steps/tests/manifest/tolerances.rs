@@ -118,11 +118,10 @@ fn names_are_decoded_and_urls_are_not() {
 }
 
 #[test]
-fn short_rows_trailing_pipes_extra_columns_and_space_are_fine() {
+fn short_rows_trailing_pipes_and_space_are_fine() {
     let short = row("http://a|||||a");
     assert_eq!(row("\t http://a  |  | | |\t| a  "), short);
     assert_eq!(row("http://a | | | | | a | | | | |"), short);
-    assert_eq!(row("http://a | | | | | a | | more | and more"), short);
 }
 
 #[test]
@@ -146,4 +145,55 @@ fn the_summary_counts_what_is_known() {
     assert_eq!((summary.rows_with_size, summary.rows_with_digest), (2, 1));
     let huge = format!("http://a | | | {} | | a\nhttp://b | | | 9 | | b", u64::MAX);
     assert_eq!(validate(manifest(Kind::Object, &huge).as_bytes()).unwrap().bytes, u64::MAX);
+}
+
+/// What is said of the columns that are not kept.
+fn not_kept(text: &str) -> Vec<String> {
+    let summary = validate(text.as_bytes()).unwrap();
+    let mut reader = Reader::open(text.as_bytes(), Limits::default()).unwrap();
+    assert!(reader.by_ref().all(|row| row.is_ok()));
+    assert_eq!(reader.not_kept(), summary.not_kept);
+    summary.not_kept.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn values_of_columns_that_nothing_is_known_of_are_counted_with_the_reason() {
+    let head = header(Kind::Batch);
+    let text = format!(
+        "{} | mrt:unheard | dc:title | dc:subject | other |\nhttp://a|||||a|||||| x | second | maps\n\
+         http://b|||||b|||||| y |  | | z\nhttp://c|||||c\n#%eof\n",
+        head.trim_end()
+    );
+    assert_eq!(
+        not_kept(&text),
+        [
+            "column 12 of the manifest (`mrt:unheard`): 2 values are not kept: no such column is known",
+            "column 13 of the manifest (`dc:title`): 1 value is not kept: it is the second column of this name, and the first one counts",
+            "column 15 of the manifest (`other`): 1 value is not kept: no such column is known",
+        ]
+    );
+    assert_eq!(read(&text)[0].dublin_core[&Term::Subject], "maps");
+    // Where no row has one, nothing is left out.
+    assert_eq!(not_kept(&format!("{} | mrt:unheard\nhttp://a|||||a\n#%eof\n", head.trim_end())), [""; 0]);
+}
+
+#[test]
+fn what_a_file_of_an_object_cannot_have_is_counted_with_the_reason() {
+    let head = header(Kind::Object);
+    let text =
+        format!("{} | mrt:title | dc:subject\nhttp://a|||||a||A title| maps\n#%eof\n", head.trim_end());
+    let told = not_kept(&text);
+    assert!(
+        told[0].starts_with(
+            "column 8 of the manifest (`mrt:title`): 1 value is not kept: a file of an object has none"
+        ),
+        "{told:?}"
+    );
+    assert!(told[1].starts_with("column 9 of the manifest (`dc:subject`)"), "{told:?}");
+    let bare = format!("#%checkm_0.7\n#%profile | {}\nhttp://a|||||a||help\n#%eof\n", Kind::Object.profile());
+    assert!(
+        not_kept(&bare)[0].starts_with("column 8 of the manifest (`mrt:contributor`)"),
+        "{:?}",
+        not_kept(&bare)
+    );
 }

@@ -172,6 +172,36 @@ async fn a_payload_that_is_a_manifest_is_never_stored_as_a_file() {
 }
 
 #[tokio::test]
+async fn what_is_not_kept_of_an_object_manifest_is_told_of_its_job() {
+    let tree = Tree::embedded();
+    let stage = Stage::new(&tree.session().await).await;
+    let server = FileServer::start().await;
+    let text = manifest(&[(server.put("/f", "file"), None, None, "f")]);
+    let with_title =
+        text.replace("mrt:mimeType", "mrt:mimeType | mrt:title").replace("| f |", "| f | | A title");
+    assert_ne!(with_title, text);
+    let url = server.put("/o.checkm", with_title);
+    let jid = stage.job(&payload(PayloadKind::ObjectManifest, url, "o")).await;
+    stage.bring(jid, JobState::Downloading).await;
+    let mut lease = stage.take(jid).await;
+    let mut task = stage.task(&mut lease).await;
+    let change = download::run(&mut task, &stage.services).await.unwrap();
+    assert_eq!(
+        conclude(&stage.queue, &mut lease, Ok(change)).await.unwrap(),
+        Ending::Moved(JobState::Processing)
+    );
+    let status = stage.status(jid).await;
+    let note = status.other["note"].as_str().unwrap();
+    assert!(note.starts_with("column 8 of the manifest (`mrt:title`): 1 value is not kept"), "{note}");
+    // It stays to the end, beside whatever is said meanwhile.
+    let mut lease = stage.take(jid).await;
+    stage.queue.succeed(&mut lease, &Change::message("stored")).await.unwrap();
+    assert_eq!(stage.status(jid).await.other["note"], note);
+    stage.fsck().await;
+    tree.close().await;
+}
+
+#[tokio::test]
 async fn what_provisioning_wrote_is_set_and_not_made_again() {
     let tree = Tree::zookeeper().await;
     let stage = Stage::new(&tree.session().await).await;

@@ -316,6 +316,28 @@ async fn a_manifest_that_does_not_say_what_its_rows_are_is_refused_and_not_taken
 }
 
 #[tokio::test]
+async fn values_that_a_manifest_has_too_many_are_refused_or_noted_for_the_report() {
+    let tree = Tree::embedded();
+    let stage = Stage::new(&tree.session().await).await;
+    let server = FileServer::start().await;
+    let fields = "#%fields | nfo:fileUrl | nfo:hashAlgorithm | nfo:hashValue | nfo:fileSize | nfo:fileLastModified | \
+        nfo:fileName | mrt:unheard\nhttps";
+    let text = |row: &str| manifest(Kind::SingleFileBatch, [row.to_owned()]).replace("https", fields);
+    let url = server.put("/surplus", text("https://example.org/a | | | | | a | | lost"));
+    let why = why_failed(&stage, &submission(url.as_str())).await;
+    assert!(why.starts_with("line 4, column 43: the row has 8 columns, and `#%fields` declares 7"), "{why}");
+    let url = server.put("/unheard", text("https://example.org/a | | | | | a | x"));
+    let (bid, answer) = expanded(&stage, &submission(url.as_str())).await;
+    assert_eq!(answer, Expansion::Done { jobs: 1 });
+    let noted = stage.queue.batch(bid).await.unwrap().status.other["not_kept"].clone();
+    assert_eq!(
+        noted,
+        json!(["column 7 of the manifest (`mrt:unheard`): 1 value is not kept: no such column is known"])
+    );
+    tree.close().await;
+}
+
+#[tokio::test]
 async fn a_held_profile_waits_once_for_a_person() {
     let tree = Tree::embedded();
     let stage = Stage::new(&tree.session().await).await;

@@ -14,15 +14,16 @@ use ingest_queue::plan::job::{Action, Change, NewJob};
 use ingest_queue::queue::{Queue, Settings};
 use ingest_queue::states::{BatchState, JobState};
 use ingest_steps::mail::smtp::{Security, SmtpConfig};
+use ingest_steps::manifest::Kind;
 use ingest_steps::outcome::{Cancel, Failure, Progress, Result};
 use ingest_steps::services::Services;
 use ingest_steps::settings::MailBy;
 use ingest_steps::step::expand::{self, Expansion};
 use ingest_steps::step::tell::{self, Told};
 
-use crate::expand::{pending, submission};
+use crate::expand::{jobs_of, manifest, pending, submission};
 use crate::expand_faults::{Prepared, the_batch};
-use crate::kit::{Stage, WHO};
+use crate::kit::{FileServer, Stage, WHO};
 use crate::tree::Tree;
 
 fn smtp(server: &MailServer) -> MailBy {
@@ -113,6 +114,39 @@ async fn a_report_is_sent_once_and_an_update_only_with_news() {
     assert_eq!(names, [format!("{bid}-1@localhost.eml"), format!("{bid}-2@localhost.eml")]);
     let again = told(&stage, bid).await;
     assert!(matches!(&again, Err(Failure::Fail(why)) if why.contains("not reporting")), "{again:?}");
+    tree.close().await;
+}
+
+#[tokio::test]
+async fn what_is_not_kept_of_a_submission_is_told_in_its_report_and_in_the_batch() {
+    let tree = Tree::embedded();
+    let stage = Stage::new(&tree.session().await).await;
+    let server = FileServer::start().await;
+    let fields = "#%fields | nfo:fileUrl | nfo:fileName | mrt:unheard\n";
+    let rows = ["https://example.org/a | a | x", "https://example.org/b | b | y"].map(str::to_owned);
+    let text = manifest(Kind::SingleFileBatch, rows).replacen("https", &format!("{fields}https"), 1);
+    let (bid, mut lease) = pending(&stage, &submission(server.put("/m", text).as_str())).await;
+    let (progress, cancel) = (Progress::default(), Cancel::new());
+    let answer = expand::run(&stage.queue, &mut lease, &stage.services, &progress, &cancel).await.unwrap();
+    assert_eq!(answer, Expansion::Done { jobs: 2 });
+    stage.queue.release_batch(&mut lease).await.unwrap();
+    let jids = jobs_of(&stage, bid).await;
+    stage.bring(jids[0], JobState::Completed).await;
+    // And of one job, as downloading finds out.
+    stage.bring(jids[1], JobState::Downloading).await;
+    let mut lease = stage.take(jids[1]).await;
+    let note = Some("column 8 is not kept".to_owned());
+    stage.queue.succeed(&mut lease, &Change { note, ..Change::message("1 file") }).await.unwrap();
+    stage.bring(jids[1], JobState::Completed).await;
+    assert_eq!(told(&stage, bid).await, Ok(Told::Sent(BatchState::Completed)));
+    let line = "column 3 of the manifest (`mrt:unheard`): 2 values are not kept: no such column is known";
+    let mail = mails(&stage).remove(0).1.replace("=\r\n", "");
+    assert!(mail.contains("Not kept") && mail.contains(line), "{mail}");
+    let message = stage.queue.batch(bid).await.unwrap().status.message;
+    assert_eq!(message, format!("2 completed, 0 failed; {line}"));
+    let report = stage.queue.last_report(bid).await.unwrap().unwrap();
+    let jobs: Vec<_> = report.successful_jobs.iter().map(|job| job.unwrap().message).collect();
+    assert!(jobs.iter().any(|message| message.ends_with("column 8 is not kept")), "{jobs:?}");
     tree.close().await;
 }
 

@@ -9,7 +9,7 @@ use super::files::{self, Item, Room, guessed};
 use super::names::{Names, folds_case, tidy};
 use super::site::Site;
 use crate::archive::disk as broken;
-use crate::manifest::{self, Kind, Limits, Reader, Row};
+use crate::manifest::{self, Kind, Limits, NotKept, Reader, Row};
 use crate::outcome::{Failure, Result};
 use crate::services::blocking;
 use crate::step::Payload;
@@ -18,13 +18,14 @@ use crate::work::FileRecord;
 /// Where the manifest is kept, below the attempt's directory.
 pub(in crate::step) const NAME: &str = "system/mrt-submission-manifest.txt";
 
-pub(super) async fn bring(site: &Site<'_>, payload: &Payload) -> Result<Vec<FileRecord>> {
+/// Its files and itself, and what is not kept of its rows.
+pub(super) async fn bring(site: &Site<'_>, payload: &Payload) -> Result<(Vec<FileRecord>, Vec<NotKept>)> {
     let manifest = fetch(site, payload).await?;
     let most = site.profile.limits.files;
     let path = site.dir.path().join(NAME);
     let rows = blocking("reading the manifest", move || rows_of(&path, most)).await;
     let rows = rows.map_err(|failure| failure.during("the manifest"))?;
-    let rows = rows.ok_or_else(|| {
+    let (rows, not_kept) = rows.ok_or_else(|| {
         beyond(
             site.profile,
             "files",
@@ -36,7 +37,7 @@ pub(super) async fn bring(site: &Site<'_>, payload: &Payload) -> Result<Vec<File
     site.progress.announce(items.len() as u64 + 1, bytes.saturating_add(manifest.size));
     let mut records = files::fetch_all(site, items, &Room::of(&site.profile.limits, bytes)).await?;
     records.push(manifest);
-    Ok(records)
+    Ok((records, not_kept))
 }
 
 /// The manifest itself. Without an announced digest it is never taken from before: it may have been repaired.
@@ -52,8 +53,9 @@ async fn fetch(site: &Site<'_>, payload: &Payload) -> Result<FileRecord> {
     Ok(record)
 }
 
-/// The rows of an object manifest that has no fault; `None` if they are more than `most`. Blocks.
-pub(in crate::step) fn rows_of(path: &Path, most: u64) -> Result<Option<Vec<Row>>> {
+/// The rows of an object manifest that has no fault, and what of them is not kept; `None` if they are more than `most`.
+/// Blocks.
+pub(in crate::step) fn rows_of(path: &Path, most: u64) -> Result<Option<(Vec<Row>, Vec<NotKept>)>> {
     let mut file = File::open(path).map_err(|error| broken(path, &error))?;
     let summary = manifest::validate(BufReader::new(&file))?;
     if summary.kind != Kind::Object {
@@ -65,7 +67,7 @@ pub(in crate::step) fn rows_of(path: &Path, most: u64) -> Result<Option<Vec<Row>
     }
     file.rewind().map_err(|error| broken(path, &error))?;
     let rows = Reader::open(BufReader::new(&file), Limits::default())?;
-    Ok(Some(rows.collect::<Result<_, manifest::Error>>()?))
+    Ok(Some((rows.collect::<Result<_, manifest::Error>>()?, summary.not_kept)))
 }
 
 fn items(site: &Site<'_>, rows: &[Row]) -> Result<Vec<Item>> {

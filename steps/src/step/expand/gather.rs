@@ -12,7 +12,7 @@ use super::rows::watched;
 use super::{Manifest, Scene};
 use crate::digest::Digest;
 use crate::fetch::{Most, Wanted, redacted};
-use crate::manifest::{self, Limits, Reader, Row, fault_of_name, inline, validate};
+use crate::manifest::{self, Limits, NotKept, Reader, Row, fault_of_name, inline, validate};
 use crate::outcome::{Cancel, Failure, Progress, Result};
 use crate::payload::{FIRST_BYTES, PayloadKind};
 use crate::profile::Profile;
@@ -26,6 +26,8 @@ pub(super) enum Gathered {
     /// A batch manifest with so many rows, on the disk.
     Manifest {
         rows: u64,
+        /// What is not kept of them.
+        not_kept: Vec<NotKept>,
     },
 }
 
@@ -119,9 +121,9 @@ impl Scene<'_> {
         let fetcher = &self.services.fetcher;
         fetcher.fetch_within(&wanted, most, &manifest.path, self.progress, self.cancel).await?;
         let (path, progress, cancel) = (manifest.path.clone(), self.progress.clone(), self.cancel.clone());
-        let rows =
-            blocking("checking the manifest", move || check(&path, kind, &rules, &progress, &cancel)).await?;
-        Ok(Gathered::Manifest { rows })
+        let checking = move || check(&path, kind, &rules, &progress, &cancel);
+        let (rows, not_kept) = blocking("checking the manifest", checking).await?;
+        Ok(Gathered::Manifest { rows, not_kept })
     }
 }
 
@@ -248,19 +250,19 @@ impl Found {
 }
 
 /// Reads a batch manifest twice, for its own faults and for those that the profile finds: the depositor gets
-/// all of them at once. Answers the number of rows. Blocks.
+/// all of them at once. Answers the number of rows, and what of them is not kept. Blocks.
 fn check(
     path: &Path,
     kind: PayloadKind,
     rules: &RowRules,
     progress: &Progress,
     cancel: &Cancel,
-) -> Result<u64> {
+) -> Result<(u64, Vec<NotKept>)> {
     let stopped = |error: manifest::Error| {
         if cancel.is_cancelled() { Failure::Cancelled } else { Failure::from(error) }
     };
     let mut found = Found::default();
-    let rows = match validate(watched(path, progress, cancel)?) {
+    let read = match validate(watched(path, progress, cancel)?) {
         Ok(summary) => {
             let is = PayloadKind::from(summary.kind);
             if is != kind {
@@ -269,11 +271,11 @@ fn check(
                     format!("a {kind} was submitted, and the manifest's profile says that it is a {is}"),
                 );
             }
-            summary.rows
+            (summary.rows, summary.not_kept)
         }
         Err(manifest::Error::Corrupt(problems)) => {
             found.extend(&problems);
-            0
+            (0, Vec::new())
         }
         Err(error) => return Err(stopped(error)),
     };
@@ -284,7 +286,7 @@ fn check(
     })
     .map_err(stopped)?;
     found.into_result()?;
-    Ok(rows)
+    Ok(read)
 }
 
 /// Every row that can be read, with its line. Blocks.
