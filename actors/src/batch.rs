@@ -4,6 +4,10 @@
 //! happened to the batch: its status has changed, its lock is free, its last job has ended. How many jobs are left is
 //! counted by events and asked of the tree when the count says none.
 //!
+//! Lists are hints, and statuses prove the end. A job that was found under way though its batch seemed to have ended is
+//! [awaited](Awaited): its status and its lock are watched, and nothing else is looked at before it has ended. If a sweep finds
+//! it unchanged and nobody at it, its refs are put back.
+//!
 //! **When things break.** Every look begins with what the tree says, so that an actor that is started again goes on
 //! where the last one stopped. What has to wait for a service (a mail server, a payload of this node's disk) is tried
 //! again after a growing pause, with a warning.
@@ -11,19 +15,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ingest_queue::batches::{BatchLease, Ended};
+use ingest_queue::batches::{BatchLease, Ended, Unended};
 use ingest_queue::date::Date;
+use ingest_queue::dialect::Dialect;
 use ingest_queue::error::Error;
 use ingest_queue::ids::Bid;
 use ingest_queue::journal::Begin;
-use ingest_queue::map::{self, BatchNode};
+use ingest_queue::map::{self, BatchNode, JobNode};
 use ingest_queue::plan::batch::Batch;
-use ingest_queue::states::{BatchList, BatchState, States as _};
+use ingest_queue::states::{BatchState, States as _};
 use ingest_steps::outcome::{Cancel, Failure, Progress};
 use ingest_steps::step::expand::{self, Expansion};
 use ingest_steps::step::tell;
 use ingest_store::error::Next;
 use ingest_store::recipes::look;
+use ingest_store::{Session, Woken};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::time::Instant;
 use tracing::Instrument as _;
@@ -45,8 +51,12 @@ const FULL: Duration = Duration::from_secs(10);
 pub(crate) enum Message {
     /// Something has happened.
     Look,
+    /// All batches are looked at, as from time to time.
+    Sweep,
     /// A job has left those that are under way.
     Left,
+    /// A job has ended.
+    Ended,
     /// A job has come to those that are under way.
     Joined,
     /// It is time to look: all that was said before is seen by it.
@@ -71,10 +81,15 @@ pub(crate) struct BatchActor;
 #[derive(Debug)]
 pub(crate) struct State {
     setup: Setup,
+    myself: ActorRef<Message>,
     /// How many messages of its supervisor it has handled.
     told: u64,
     /// How many jobs are under way, at most, once its expansion is done.
     left: Option<i64>,
+    /// How many have not ended, at most, by the lists of those that have.
+    open: i64,
+    awaited: Option<Awaited>,
+    sweeps: u64,
     retries: u32,
     /// Others come before this node, and have had their time.
     waited: bool,
@@ -85,6 +100,16 @@ pub(crate) struct State {
     looks: bool,
     /// The one with the same key that it waits for, until that was said.
     behind: Option<Bid>,
+}
+
+/// A job that its batch waits for.
+#[derive(Debug)]
+struct Awaited {
+    job: Unended,
+    /// How many sweeps there were when it was first seen so.
+    sweeps: u64,
+    /// Ends with it.
+    _watch: Task,
 }
 
 /// What a look has led to.
@@ -105,11 +130,15 @@ impl Actor for BatchActor {
     type State = State;
     type Arguments = Setup;
 
-    async fn pre_start(&self, _: ActorRef<Message>, setup: Setup) -> Result<State, ActorProcessingErr> {
+    async fn pre_start(&self, myself: ActorRef<Message>, setup: Setup) -> Result<State, ActorProcessingErr> {
         Ok(State {
             setup,
+            myself,
             told: 0,
             left: None,
+            open: 0,
+            awaited: None,
+            sweeps: 0,
             retries: 0,
             waited: false,
             paused: None,
@@ -132,7 +161,12 @@ impl Actor for BatchActor {
                     return state.look(&myself).await;
                 }
                 Message::Look => true,
+                Message::Sweep => {
+                    state.sweeps += 1;
+                    true
+                }
                 Message::Left => state.has_left(),
+                Message::Ended => state.has_ended(),
                 // Before its expansion is done nobody counts.
                 Message::Joined => state.left.is_some(),
             };
@@ -156,6 +190,12 @@ impl State {
                 *left <= 0
             }
         }
+    }
+
+    /// The same by the lists of those that have ended.
+    fn has_ended(&mut self) -> bool {
+        self.open -= 1;
+        self.awaited.is_some() || (self.left.is_some() && self.open <= 0)
     }
 
     async fn look(&mut self, myself: &ActorRef<Message>) -> Result<(), Crash> {
@@ -215,19 +255,29 @@ impl State {
         if self.paused.is_some_and(|(state, until)| state == batch.state() && Instant::now() < until) {
             return Ok(Look::Wait);
         }
+        if batch.state() != BatchState::Processing && !batch.state().is_reporting() {
+            self.awaited = None;
+        } else if self.still_awaits().await? {
+            return Ok(Look::Wait);
+        }
         match batch.state() {
             BatchState::Pending | BatchState::Held => self.waits(&batch).await,
             BatchState::Reporting | BatchState::UpdateReporting => self.act().await,
             BatchState::Processing => {
-                if queue.expansion(bid).await?.is_none_or(|expansion| !expansion.done) {
-                    return self.act().await;
+                let expansion = match queue.expansion(bid).await? {
+                    Some(expansion) if expansion.done => expansion,
+                    _ => return self.act().await,
+                };
+                let listed = queue.listed(bid, &expansion).await?;
+                self.left = Some(i64::try_from(listed.running).unwrap_or(i64::MAX));
+                self.open = listed.open;
+                // Whoever moves refs one by one can leave one behind.
+                let doubts = queue.dialect() == Dialect::MrtZk;
+                if listed.is_over() || doubts && queue.is_running_list_stale(bid, &listed).await? {
+                    self.act().await
+                } else {
+                    Ok(Look::Wait)
                 }
-                let list = map::batch_list(bid, BatchList::Processing);
-                let session = queue.session();
-                let stat = look(session, || session.exists(list.as_str())).await?;
-                let left = stat.map_or(0, |stat| i64::from(stat.num_children));
-                self.left = Some(left);
-                if left == 0 { self.act().await } else { Ok(Look::Wait) }
             }
             BatchState::Failed => {
                 let session = queue.session();
@@ -236,6 +286,40 @@ impl State {
             }
             _ => Ok(Look::Nothing),
         }
+    }
+
+    /// Whether the job that was awaited still keeps the batch waiting. One that nobody works on since the sweep before is
+    /// put back to where its status says.
+    async fn still_awaits(&mut self) -> Result<bool, Error> {
+        let Some(Awaited { job, sweeps, .. }) = &self.awaited else { return Ok(false) };
+        let queue = self.setup.life.queue.clone();
+        let (before, seen) = (job.clone(), *sweeps);
+        let Some(job) = queue.still_waits(&before).await? else {
+            self.awaited = None;
+            return Ok(false);
+        };
+        let is_same = job.version == before.version;
+        let is_left_alone = is_same && seen < self.sweeps && !job.is_locked;
+        if is_left_alone {
+            queue.restore_refs(job.jid).await?;
+        }
+        self.wait_for(job);
+        if is_same && !is_left_alone {
+            self.awaited.iter_mut().for_each(|awaited| awaited.sweeps = seen);
+        }
+        Ok(true)
+    }
+
+    /// Waits for a job that has not ended: whatever happens to it is an event.
+    fn wait_for(&mut self, job: Unended) {
+        let (session, myself) = (self.setup.life.queue.session().clone(), self.myself.clone());
+        let seen = job.clone();
+        let watch = Task::spawn(async move {
+            if has_changed(&session, &seen).await {
+                let _ = myself.cast(Message::Look);
+            }
+        });
+        self.awaited = Some(Awaited { job, sweeps: self.sweeps, _watch: watch });
     }
 
     /// It is not expanded: now, at its date, when the one before it has ended, or not any more.
@@ -380,6 +464,12 @@ impl State {
                 }
             }
             BatchState::Reporting | BatchState::UpdateReporting | BatchState::Failed => {
+                // Another program has brought one back.
+                if let Some(job) = queue.unended_of(lease, &|_| progress.beat()).await? {
+                    tracing::warn!(why = job.why, "it is not reported before that has ended");
+                    self.wait_for(job);
+                    return Ok(Look::Wait);
+                }
                 let told = tell::run(queue, lease, &services, progress).await?;
                 tracing::info!(?told, state = lease.batch().state().name(), "reported");
                 Ok(Look::Again)
@@ -391,7 +481,7 @@ impl State {
     /// Ends a batch whose jobs have all ended, and reports.
     async fn end(&mut self, lease: &mut BatchLease, progress: &Progress) -> Result<Look, Failure> {
         let life = self.setup.life.clone();
-        match life.queue.end_batch(lease).await? {
+        match life.queue.end_batch_telling(lease, &|_| progress.beat()).await? {
             Ended::Yes => {
                 tracing::info!("all its jobs have ended");
                 let told = tell::run(&life.queue, lease, &life.services(), progress).await?;
@@ -402,6 +492,32 @@ impl State {
                 tracing::debug!(why, "it waits");
                 Ok(Look::Again)
             }
+            Ended::WaitsFor(job) => {
+                tracing::info!(why = job.why, "it waits");
+                self.wait_for(job);
+                Ok(Look::Wait)
+            }
         }
     }
+}
+
+/// Returns when something has happened to a job since it was seen. `false`: the session is over.
+async fn has_changed(session: &Session, seen: &Unended) -> bool {
+    let watch = async |at: String| look(session, || session.watch_exists(at.as_str())).await;
+    let (status, lock, dir) = (JobNode::Status.of(seen.jid), JobNode::Lock.of(seen.jid), map::job(seen.jid));
+    let (Ok((there, gone)), Ok((locked, unlocked)), Ok((now, changed))) =
+        (watch(dir).await, watch(lock).await, watch(status).await)
+    else {
+        return false;
+    };
+    let is_same = there.is_some() && now.map(|stat| stat.version) == seen.version;
+    if !is_same || seen.is_locked && locked.is_none() {
+        return true;
+    }
+    let woken = tokio::select! {
+        woken = gone.woken() => woken,
+        woken = unlocked.woken() => woken,
+        woken = changed.woken() => woken,
+    };
+    !matches!(woken, Woken::Ended(_))
 }

@@ -148,7 +148,7 @@ impl State {
             BatchEvent::Unlocked(_) | BatchEvent::Gone(_) => batch::Message::Look,
             BatchEvent::Left(_) => batch::Message::Left,
             BatchEvent::Joined(_) => batch::Message::Joined,
-            BatchEvent::Ended { .. } => return Ok(()),
+            BatchEvent::Ended { .. } => batch::Message::Ended,
         };
         if self.live.contains_key(&bid) {
             self.tell(myself, bid, message).await?;
@@ -226,7 +226,7 @@ impl State {
         drop(found);
         live.extend(self.live.keys());
         for bid in live {
-            self.tell(myself, bid, batch::Message::Look).await?;
+            self.tell(myself, bid, batch::Message::Sweep).await?;
         }
         Ok(())
     }

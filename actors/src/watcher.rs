@@ -355,7 +355,6 @@ async fn read_batches(mut watch: TreeWatch, house: Arc<House>, life: Arc<Life>) 
             if list != BatchList::Failed {
                 janitor::ended(&house, bid, jid);
             }
-            continue;
         }
         tell(&house.directory.batches, batches::Message::Event(told));
     }

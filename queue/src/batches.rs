@@ -7,6 +7,7 @@
 
 mod actions;
 mod delete;
+mod ended;
 mod expansion;
 mod lease;
 mod parts;
@@ -16,10 +17,12 @@ mod reported;
 use ingest_store::Kind;
 
 pub use delete::{Deletion, may_be_cleaned};
+pub use ended::{Ended, Listed};
 pub use expansion::Expanded;
 pub(crate) use expansion::HELD_BY_PROFILE;
-pub use lease::{BatchLease, Ended};
+pub use lease::BatchLease;
 pub use report::{NOTE, ReportDraft, WHY, not_kept};
+pub use reported::Unended;
 
 use crate::committer::{Mark, Unit, commit_alone};
 use crate::error::{Error, Result};

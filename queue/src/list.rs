@@ -30,11 +30,12 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 use futures::stream::{self, StreamExt, TryStreamExt};
-use ingest_store::Session;
+use ingest_store::{Session, Stat};
 use serde::{Deserialize, Serialize};
 
 pub use access::{AccessFilter, AccessLine, access};
 pub use batches::{BatchFilter, BatchLine, Expanded, ListCounts, batch, batches, held_jobs};
+pub(crate) use candidates::names_in;
 pub use filter::Filter;
 pub(crate) use job_line::job_line;
 pub use job_line::{JobLine, jobs};
@@ -157,16 +158,24 @@ fn width(session: &Session) -> usize {
     (session.limits().max_requests / 4).clamp(1, READS)
 }
 
-/// How many jobs are in each queue. States that have no queue here are left out, and completed jobs
-/// that were cleaned up are in none.
+/// How many jobs are in each state, as of one moment. States that have no queue here are left out. A completed job leaves its
+/// queue some day, so whatever is in no other queue counts as completed.
 pub async fn counts(session: &Session) -> Result<BTreeMap<JobState, usize>> {
-    let queues = JobState::ALL.iter().copied();
-    let counts: Vec<_> = stream::iter(queues)
-        .map(|state| async move { Ok::<_, Error>((state, children(session, map::queue(state)).await?)) })
-        .buffered(width(session))
-        .try_collect()
-        .await?;
-    Ok(counts.into_iter().filter_map(|(state, count)| Some((state, count?))).collect())
+    let mut dirs: Vec<String> = JobState::ALL.iter().map(|state| map::queue(*state)).collect();
+    dirs.push(map::JOBS.to_owned());
+    let found = reads::get_many(session, dirs).await?;
+    let size = |stat: &Stat| usize::try_from(stat.num_children).unwrap_or(0);
+    let sizes: Vec<_> = found.iter().map(|found| found.as_ref().map(|(_, stat)| size(stat))).collect();
+    // The queues lie beside the jobs.
+    let all = sizes.last().copied().flatten().map_or(0, |names| names.saturating_sub(1));
+    let counts = JobState::ALL.iter().zip(sizes).filter_map(|(state, size)| Some((*state, size?)));
+    let mut counts: BTreeMap<JobState, usize> = counts.collect();
+    let others: usize =
+        counts.iter().filter(|(state, _)| **state != JobState::Completed).map(|(_, count)| count).sum();
+    if let Some(completed) = counts.get_mut(&JobState::Completed) {
+        *completed = (*completed).max(all.saturating_sub(others));
+    }
+    Ok(counts)
 }
 
 /// How many children a node has; `None` if it is not there.

@@ -426,7 +426,13 @@ const JOB_MOVES: &[Move<JobState>] = &[
     only(DESIGN, requeue(&[Estimating, Provisioning, Downloading, Processing, Recording, Notify])),
     only(MRT_ZK, requeue(JobState::WORKING)),
     row(&[Failed], To::Deleted, Who::Admin, Why::Delete, "the depositor will not be told"),
-    row(&[Completed], To::Cleaned, Who::Janitor, Why::Clean, "the queue entry and the working directory go"),
+    row(
+        &[Completed],
+        To::Cleaned,
+        Who::Janitor,
+        Why::Clean,
+        "the queue entry and the working directory go; it stays completed",
+    ),
 ];
 
 const BATCH_MOVES: &[Move<BatchState>] = &[
@@ -466,7 +472,7 @@ const BATCH_MOVES: &[Move<BatchState>] = &[
         To::State(BatchState::Reporting),
         Who::Queue,
         Why::Success,
-        "expanded, and no job is left in batch-processing",
+        "expanded, and the statuses of all its jobs say that they have ended",
     ),
     row(
         &[BatchState::Reporting],

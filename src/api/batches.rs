@@ -14,7 +14,7 @@ use ingest_queue::batches::{ReportDraft, WHY};
 use ingest_queue::error::Error;
 use ingest_queue::ids::Bid;
 use ingest_queue::list::{self, BatchFilter, PageRequest};
-use ingest_queue::nodes::{self, StatusReport, with_lists};
+use ingest_queue::nodes::{self, with_lists};
 use ingest_queue::queue::Queue;
 use ingest_steps::report::{self, About, Table};
 use serde::Deserialize;
@@ -27,7 +27,7 @@ use super::read::{self, Body, Params};
 use super::shown::{self, plain};
 use super::wire::{
     Batch, BatchActed, BatchDeleted, BatchPage, BatchStates, BidText, DateText, Doing, Problem, Report,
-    ReportForm, ReportHead, ReportLine, ReportedJob,
+    ReportForm, ReportHead, ReportLine, ReportUpdate, ReportedJob,
 };
 
 /// Which batches.
@@ -194,21 +194,22 @@ pub(crate) async fn report(
     let Some(report) = life.queue.last_report(bid).await? else {
         return Err(Refusal::new(Kind::NOT_FOUND, format!("no report of {bid} was sent yet")));
     };
+    // It can be long, and nobody else waits for it.
+    let draft = tokio::task::spawn_blocking(move || ReportDraft::of_sent(bid, report)).await;
+    let draft = draft.map_err(Refusal::defect)?.map_err(Refusal::defect)?;
     if form == Form::Json {
-        return as_json(bid, &report);
+        return as_json(&draft);
     }
     let profile = life.services().profile(&submission.profile_name).map_err(|failure| {
         Refusal::new(Kind::NOT_ACCEPTABLE, format!("{failure}: without it there is only the report as json"))
     })?;
     if form == Form::Csv {
         let about = About { bid, submission: &submission, profile: &profile };
-        return Ok(as_csv(Table::new(&about, &report)));
+        return Ok(as_csv(Table::new(&about, &draft.report)));
     }
     let sender = life.services().sender.clone();
-    // It can be long, and nobody else waits for it.
     let composed = tokio::task::spawn_blocking(move || {
         let about = About { bid, submission: &submission, profile: &profile };
-        let draft = ReportDraft::of_sent(bid, report).map_err(Refusal::defect)?;
         report::report(&about, &draft, &sender).map_err(Refusal::defect)
     });
     let message = composed.await.map_err(Refusal::defect)??;
@@ -244,12 +245,15 @@ impl Form {
 }
 
 /// Piece by piece, as [`Report`](super::wire::Report) has it: there may be a million jobs.
-fn as_json(bid: Bid, report: &StatusReport) -> Answer<Response> {
+fn as_json(draft: &ReportDraft) -> Answer<Response> {
+    let ReportDraft { report, newly_successful, newly_deleted, .. } = draft;
+    let update = ReportUpdate { completed: newly_successful.clone(), deleted: newly_deleted.clone() };
     let head = ReportHead {
-        bid,
+        bid: draft.bid,
         number: report.number,
         last_modified: report.last_modified,
         why: report.other.get(WHY).and_then(|why| why.as_str()).map(str::to_owned),
+        update: draft.is_update.then_some(update),
     };
     let lists = [
         ("successful_jobs", &report.successful_jobs),

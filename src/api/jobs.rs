@@ -201,6 +201,7 @@ pub(crate) async fn show(
         queue.node::<Number>(jid, JobNode::SpaceNeeded),
         queue.node::<Owner>(jid, JobNode::Lock),
     )?;
+    let last_changed = job.status.last_changed(job.history.as_ref());
     let status = job.status;
     Ok(Json(Job {
         jid,
@@ -211,7 +212,7 @@ pub(crate) async fn show(
         may: may(status.status, status.recoverable, &queue),
         status: JobStatus {
             last_successful_status: status.last_successful_status,
-            last_modification_date: status.last_modification_date,
+            last_modification_date: last_changed,
             retry_count: status.retry_count,
             message: status.message,
             attempt: status.attempt,

@@ -14,7 +14,7 @@ pub(super) use list::table;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Batch {
-    /// List batches, the newest last
+    /// List batches, the newest first
     List(list::List),
     /// Show all that is known of a batch
     Show(show::Show),

@@ -22,7 +22,9 @@ impl Stats {
             return self.server.output().print(&list);
         }
         if list.lines.is_empty() {
-            return Screen::stdout().say("Nothing was written down yet: nothing has waited or ended.");
+            return Screen::stdout().say(
+                "Nothing was written down yet: a line is added every `stats.every` in which something waits or ends.",
+            );
         }
         let mut table = Table::new([
             Column::word("AT"),

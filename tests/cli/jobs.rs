@@ -106,3 +106,25 @@ async fn deleting_jobs_wants_a_yes() {
     node.cli(&["job", "delete", "--batch", &batch, "--yes"]).await.is(0).says(&["1 of 1 job done"]);
     assert_eq!(node.get(&format!("/api/v1/jobs/{two}")).await.status, 404);
 }
+
+#[tokio::test]
+async fn a_completed_job_stays_what_it_is_when_it_leaves_its_queue() {
+    let node = TestNode::start().await;
+    let bid = node.submit("good.txt", "good").await;
+    node.batch_is(&bid, "completed").await;
+    let jid = node.job_is(&bid, "completed").await;
+    let before = node.json(&["job", "list", "--state", "completed"]).await;
+    assert_eq!(before["jobs"][0]["jid"], json!(jid));
+    let changed = node.job(&jid).await["status"]["last_modification_date"].clone();
+    assert_eq!(node.json(&["upkeep", "run", "jobs"]).await["removed"], 1);
+    for state in ["completed", "completed,failed"] {
+        let after = node.json(&["job", "list", "--state", state]).await;
+        assert_eq!(after["jobs"], before["jobs"], "{state}");
+    }
+    assert_eq!(node.get("/api/v1/jobs?state=completed").await.json["jobs"][0]["jid"], json!(jid));
+    assert_eq!(node.get("/api/v1/states/counts").await.json["jobs"]["completed"], 1);
+    assert_eq!(node.job(&jid).await["status"]["last_modification_date"], changed);
+    let newer = ["job", "list", "--newer-than", changed.as_str().unwrap()];
+    assert_eq!(node.json(&newer).await["jobs"], json!([]), "it has not changed since");
+    node.cli(&["fsck"]).await.is(0);
+}

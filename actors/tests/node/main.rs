@@ -17,6 +17,7 @@ mod limits;
 #[path = "../../../steps/tests/whole/made.rs"]
 mod made;
 mod panics;
+mod peers;
 mod recorder;
 mod requests;
 mod resize;

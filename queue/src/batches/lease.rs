@@ -3,19 +3,19 @@
 use ingest_store::Kind;
 use ingest_store::recipes::lock_table::{Released, Token};
 
+use super::reported::Reported;
 use crate::committer::{Unit, commit_alone};
 use crate::date::Date;
 use crate::error::{Error, Result};
 use crate::ids::Bid;
 use crate::journal::{EXPIRED, KeyMove, is_about_keys};
-use crate::map::{self, BatchNode};
-use crate::nodes::Expansion;
+use crate::map::BatchNode;
 use crate::plan::Lock;
 use crate::plan::batch::{self, Batch};
 use crate::plan::claim::{self, Taking};
 use crate::plan::report;
 use crate::queue::Queue;
-use crate::states::{BatchList, BatchState, Who};
+use crate::states::{BatchState, Who};
 
 /// The right to work on a batch. There is at most one commit of it under way.
 #[derive(Debug)]
@@ -24,15 +24,8 @@ pub struct BatchLease {
     pub(crate) token: Token,
     /// Collections whose hold keeps it from being expanded; that of its submission, if nobody has named others.
     pub(crate) collections: Vec<String>,
-}
-
-/// Whether a batch has ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ended {
-    /// It is reporting now.
-    Yes,
-    /// It waits, for what is said here.
-    Waits(String),
+    /// What became of its jobs, if it was read and rests on nothing that can change: its next report says so.
+    pub(crate) reported: Option<Box<Reported>>,
 }
 
 impl BatchLease {
@@ -85,7 +78,7 @@ impl Queue {
         let lock = claim.lock.clone();
         let commit = async |ops| commit_alone(&self.session, Unit::new(ops, mark)).await;
         match self.locks.acquire_by(claim, commit).await {
-            Ok(token) => Ok(BatchLease { batch: after, token, collections: Vec::new() }),
+            Ok(token) => Ok(BatchLease { batch: after, token, collections: Vec::new(), reported: None }),
             Err(error) if error.kind() == Kind::NodeExists && error.path().is_none_or(|at| at == lock) => {
                 Err(self.busy(bid.to_string(), &lock).await?)
             }
@@ -135,45 +128,6 @@ impl Queue {
                 answer => return answer,
             }
         }
-    }
-
-    /// Ends the processing of a batch whose jobs have all ended: one multi, with the proof that none is
-    /// left. The lock is kept, for the report.
-    pub async fn end_batch(&self, lease: &mut BatchLease) -> Result<Ended> {
-        let bid = lease.bid();
-        let path = BatchNode::Expansion.of(bid);
-        let found = self.find::<Expansion>(path).await?;
-        let cursor = match batch::is_expanded(found.as_ref().map(|(cursor, stat)| (cursor, stat.version))) {
-            Ok(version) => version,
-            Err(why) => return Ok(Ended::Waits(why)),
-        };
-        let scene = self.scene();
-        loop {
-            let mut plan =
-                batch::end(&lease.batch, cursor, &scene).map_err(|refused| Error::refused(bid, refused))?;
-            // Whoever waits behind it may begin.
-            plan.ops.extend(self.key_ops(&lease.batch, KeyMove::Ends, &scene).await?);
-            match self.commit_batch(lease, plan, Lock::Keep).await {
-                Ok(()) => return Ok(Ended::Yes),
-                Err(Error::Store(error)) if error.kind() == Kind::NotEmpty => {
-                    return Ok(Ended::Waits(self.what_is_left(bid).await?));
-                }
-                Err(Error::Store(error)) if is_about_keys(&error) => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    /// How many jobs of a batch are under way, and how many of them a person holds.
-    pub(crate) async fn what_is_left(&self, bid: Bid) -> Result<String> {
-        let list = self.exists(&map::batch_list(bid, BatchList::Processing)).await?;
-        let left = list.map_or(0, |stat| stat.num_children);
-        let here = crate::list::held_jobs(&self.session, bid).await?;
-        Ok(if here == 0 {
-            format!("{left} jobs are under way")
-        } else {
-            format!("{left} jobs are under way, {here} of them held")
-        })
     }
 
     /// Commits a plan of a batch that is leased, and takes over what it leads to.

@@ -1,7 +1,7 @@
 //! The report to the depositor: what became of each job.
 //!
 //! While a batch is reporting no job of it comes back, so the report is the same whenever it is drafted
-//! again. `/outbox/BID-N` says that report N is on its way, and when it was sent: a node that takes over
+//! again. A writer of another kind could bring one back: a report is drafted only if all jobs have ended by their statuses. `/outbox/BID-N` says that report N is on its way, and when it was sent: a node that takes over
 //! looks there before it sends. Sending is at least once, always as the same number, with the date at which it
 //! was put there.
 //!
@@ -27,7 +27,7 @@ use crate::error::{Error, Result};
 use crate::ids::{Bid, Jid};
 use crate::journal::EXPIRED;
 use crate::map::{self, BatchNode};
-use crate::nodes::{self, Other, Outgoing, ReportCounts, StatusReport, Unreadable};
+use crate::nodes::{self, Numbers, Other, Outgoing, ReportCounts, Rows, StatusReport, Unreadable};
 use crate::plan::Lock;
 use crate::plan::batch;
 use crate::plan::report::{self, Told};
@@ -38,6 +38,8 @@ use crate::states::BatchState;
 pub const WHY: &str = "why";
 /// In a report: what is added to the batch's message when it is finished.
 pub const NOTE: &str = "note";
+/// In a report that is an update: [`Update`].
+const UPDATE: &str = "update";
 /// In a batch's status: [`Noted`].
 const REPORTED: &str = "reported";
 /// A report is never larger than this: it takes a third of it in memory, at the most.
@@ -63,14 +65,17 @@ pub struct ReportDraft {
 }
 
 impl ReportDraft {
-    /// A report that was sent, as it would be told again: all of it, and not what was new in it, which is not known any more.
+    /// A report that was sent, as it was told. What was new in an update that an older version has sent is not known.
     pub fn of_sent(bid: Bid, report: StatusReport) -> io::Result<Self> {
         let mut expired = 0;
         for job in report.deleted_jobs.iter() {
             expired += usize::from(job?.expired().is_some());
         }
-        let (sent, is_update) = (report.last_modified, false);
-        let (newly_successful, newly_deleted) = (Vec::new(), Vec::new());
+        let sent = report.last_modified;
+        let update = Update::of(&report);
+        let is_update = update.is_some();
+        let Update { completed, deleted } = update.unwrap_or_default();
+        let (newly_successful, newly_deleted) = (completed.jids().collect(), deleted.jids().collect());
         Ok(Self { bid, report, expired, sent, is_update, newly_successful, newly_deleted })
     }
 
@@ -159,7 +164,10 @@ impl Queue {
         if let Some(lines) = lease.batch.status.other.get(NOT_KEPT) {
             other.insert(NOT_KEPT.into(), lines.clone());
         }
-        let reported = self.reported(bid, told).await?;
+        if let Some(unended) = self.unended_of(lease, told).await? {
+            return Err(Error::forbidden(bid, format!("{}, and it is not reported before", unended.why)));
+        }
+        let reported = *lease.reported.take().unwrap_or_default();
         let mut report = StatusReport {
             number,
             last_modified: None,
@@ -174,6 +182,11 @@ impl Queue {
         };
         let newly_successful = newly(reported.successful_jids, &before.successful_jobs);
         let newly_deleted = newly(reported.deleted_jids, &before.deleted_jobs);
+        if is_update {
+            let (completed, deleted) = (Numbers::of(&newly_successful), Numbers::of(&newly_deleted));
+            let update = serde_json::to_value(Update { completed, deleted });
+            report.other.extend(update.ok().map(|update| (UPDATE.to_owned(), update)));
+        }
         let Outgoing { composed, sent, .. } = self.post(lease, number).await?;
         report.last_modified = Some(composed);
         let expired = reported.expired;
@@ -288,6 +301,25 @@ fn with_note(mut message: String, report: &StatusReport) -> String {
 pub fn not_kept(report: &StatusReport) -> Vec<&str> {
     let lines = report.other.get(NOT_KEPT).and_then(|lines| lines.as_array());
     lines.into_iter().flatten().filter_map(|line| line.as_str()).collect()
+}
+
+/// What an update tells that the report before did not.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Update {
+    completed: Numbers,
+    deleted: Numbers,
+}
+
+impl Update {
+    fn of(report: &StatusReport) -> Option<Self> {
+        let update: Self = serde_json::from_value(report.other.get(UPDATE)?.clone()).ok()?;
+        let is_within =
+            |numbers: &Numbers, rows: &Rows| numbers.is_sound() && numbers.count() <= rows.len() as u64;
+        let is_sound = is_within(&update.completed, &report.successful_jobs)
+            && is_within(&update.deleted, &report.deleted_jobs);
+        is_sound.then_some(update)
+    }
 }
 
 /// What the report before told of.

@@ -83,7 +83,7 @@ codes! {
     JobCount = "B04", Error, "a batch has more or fewer jobs than its expansion says",
         "none, but that of its jobs; if it is still so afterwards, a person must look";
     EarlyJobs = "B05", Error, "a batch that is not expanded has jobs", "none: a person must look";
-    RunningJobs = "B06", Error, "a batch that has ended has jobs in batch-processing",
+    RunningJobs = "B06", Error, "a batch that has ended has jobs in batch-processing that have not",
         "reporting becomes processing; completed and update-reporting become failed";
     BeingDeleted = "B07", Info, "a batch is being deleted", "none: run the deletion again";
     BatchNode = "B08", Warn, "a node of a batch is unreadable",

@@ -16,8 +16,8 @@ use super::reader::{Reader, Seen};
 use crate::dialect::Dialect;
 use crate::error::Result;
 use crate::ids::{Bid, Jid};
-use crate::map::{self, BatchNode};
-use crate::nodes::{BatchStatus, Expansion, Node};
+use crate::map::{self, BatchNode, JobNode};
+use crate::nodes::{BatchStatus, Expansion, JobStatus, Node};
 use crate::states::{BatchList, BatchState};
 
 /// The lists of a batch as they were seen.
@@ -34,6 +34,8 @@ pub(super) struct ListsView {
     jobs: usize,
     /// Those that the expansion does not name, if it names any.
     unnamed: usize,
+    /// Of a batch that has ended: refs in `batch-processing` of jobs that have, too. They are taken out one by one.
+    stale: usize,
 }
 
 /// What the lists hold.
@@ -58,7 +60,7 @@ impl ListsView {
     fn running(&self) -> usize {
         let lists = BatchList::ALL.into_iter().zip(self.lists);
         let running = lists.filter(|(list, _)| *list == BatchList::Processing);
-        running.filter_map(|(_, seen)| seen.map(|(count, _)| count)).sum()
+        running.filter_map(|(_, seen)| seen.map(|(count, _)| count)).sum::<usize>().saturating_sub(self.stale)
     }
 
     fn has(&self, list: BatchList) -> bool {
@@ -68,7 +70,7 @@ impl ListsView {
     #[cfg(test)]
     pub(super) fn with_jobs(bid: Bid, jobs: usize) -> Self {
         let (status, expansion) = (Seen::Missing, Seen::Missing);
-        Self { bid, status, expansion, deleting: false, lists: [Some((0, 0)); 4], jobs, unnamed: 0 }
+        Self { bid, status, expansion, deleting: false, lists: [Some((0, 0)); 4], jobs, unnamed: 0, stale: 0 }
     }
 }
 
@@ -103,7 +105,14 @@ pub(super) async fn look(reader: &Reader, bid: Bid) -> Result<(ListsView, Listed
     let numbers = expansion.good().map(|expansion| &expansion.numbers).filter(|numbers| !numbers.is_empty());
     let unnamed = numbers.map_or(0, |numbers| jobs.iter().filter(|jid| !numbers.contains(**jid)).count());
     let (deleting, jobs) = (deleting.is_some(), jobs.len());
-    Ok((ListsView { bid, status, expansion, deleting, lists, jobs, unnamed }, listed))
+    let mut stale = 0;
+    if status.good().is_some_and(|status| ended(status.status)) {
+        for (jid, _) in listed.refs.iter().filter(|(_, list)| *list == BatchList::Processing) {
+            let of_job = reader.read::<JobStatus>(&JobNode::Status.of(*jid)).await?;
+            stale += usize::from(of_job.good().is_some_and(|job| job.status.list() != BatchList::Processing));
+        }
+    }
+    Ok((ListsView { bid, status, expansion, deleting, lists, jobs, unnamed, stale }, listed))
 }
 
 pub(super) fn judge(view: &ListsView, context: &Context) -> Vec<Verdict> {
@@ -237,6 +246,7 @@ mod tests {
             lists: counts.map(|count| Some((count, 0))),
             jobs: counts.iter().sum(),
             unnamed: 0,
+            stale: 0,
         }
     }
 

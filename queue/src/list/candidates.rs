@@ -1,6 +1,7 @@
 //! The ids that may match: names only, from the shortest list that has all of them.
 //!
-//! A batch's lists if a batch is given, the queues if states are, else everything below `/jobs`. Lists
+//! A batch's lists if a batch is given, the queues if states are, else everything below `/jobs`. A completed job leaves its
+//! queue some day: `completed` also takes what is below `/jobs` and in no other queue. Lists
 //! are read in the order in which jobs move on, so that one that moves meanwhile is seen; one that is
 //! seen twice counts once. Long ones come from where they are known already, see [`kept`](super::kept).
 
@@ -146,8 +147,26 @@ pub(super) async fn jobs(
             };
             candidates.add_jobs(names, &map::queue(state), Some(state), read).await?;
         }
+        if filter.states.contains(&JobState::Completed) {
+            let unqueued = unqueued(names, &filter.states).await?;
+            candidates.add_known(unqueued);
+        }
     }
     Ok(candidates.after(after, newest_first))
+}
+
+/// The jobs that are in no queue but those of these states.
+async fn unqueued(names: &impl Names, states: &[JobState]) -> Result<Vec<Jid>> {
+    let mut queued = Candidates::new();
+    for state in JobState::ALL.iter().copied().filter(|state| !states.contains(state)) {
+        let read = |name: &str| QueueRef::parse(state, name).map(|entry| entry.jid).ok_or("no ref");
+        queued.add_jobs(names, &map::queue(state), Some(state), read).await?;
+    }
+    queued.ids.sort_unstable();
+    let mut jobs = Candidates::new();
+    jobs.add_jobs(names, map::JOBS, None, Jid::from_str).await?;
+    jobs.ids.retain(|jid| queued.ids.binary_search(jid).is_err());
+    Ok(jobs.ids)
 }
 
 fn wants(filter: &Filter, list: BatchList) -> bool {
@@ -172,4 +191,9 @@ pub(super) async fn names(session: &Session, dir: &str) -> Result<Option<Vec<Str
         Err(error) if error.kind() == Kind::NoNode => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+/// The same; none if it is not there.
+pub(crate) async fn names_in(session: &Session, dir: &str) -> Result<Vec<String>> {
+    Ok(names(session, dir).await?.unwrap_or_default())
 }

@@ -16,8 +16,7 @@ use crate::states::JobState;
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Filter {
-    /// Any of these. A completed job that was cleaned up has left its queue: without a batch,
-    /// `completed` means those that are not cleaned up yet.
+    /// Any of these.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub states: Vec<JobState>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -141,10 +140,7 @@ impl fmt::Display for Filter {
         }
         let mut words = Vec::new();
         if !self.states.is_empty() {
-            let names = self.states.iter().map(|state| match state {
-                JobState::Completed if self.batch.is_none() => "completed and not cleaned up".to_owned(),
-                state => state.to_string(),
-            });
+            let names = self.states.iter().map(ToString::to_string);
             words.push(format!("that are {}", names.collect::<Vec<_>>().join(" or ")));
         }
         let mut say = |what: &str, value: Option<String>| {
@@ -258,13 +254,5 @@ mod tests {
              last changed before 1970-01-01T00:00:10.000Z, last changed after 1970-01-01T00:00:05.000Z, \
              with priority 00 to 20, with the text `timeout`, that wait for their process date"
         );
-    }
-
-    #[test]
-    fn completed_without_a_batch_says_what_it_leaves_out() {
-        let filter = Filter { states: vec![JobState::Completed], ..Filter::default() };
-        assert_eq!(filter.to_string(), "jobs that are completed and not cleaned up");
-        let of_batch = Filter { batch: Some(Bid::new(1)), ..filter };
-        assert_eq!(of_batch.to_string(), "jobs that are completed, of batch bid0000000001");
     }
 }

@@ -11,7 +11,7 @@ use crate::date::Date;
 use crate::error::Result;
 use crate::ids::{Bid, Jid};
 use crate::map::{self, JobNode, Priority};
-use crate::nodes::{Configuration, Identifiers, JobStatus, Node, Number, read_id};
+use crate::nodes::{Configuration, History, Identifiers, JobStatus, Node, Number, read_id};
 use crate::reads;
 use crate::states::{BatchList, JobState};
 
@@ -125,9 +125,19 @@ impl<'a> Job<'a> {
         Self { session, jid, configuration: None, identifiers: None, priority: None }
     }
 
-    /// `None` if the job is gone.
+    /// `None` if the job is gone. Its date is that of its last change, whatever an older version has written.
     pub(super) async fn status(&self) -> Read<Option<JobStatus>> {
-        node::read_status(self.session, map::job(self.jid), JobNode::Status.of(self.jid)).await
+        let (dir, at) = (map::job(self.jid), JobNode::Status.of(self.jid));
+        let Some(mut status) = node::read_status::<JobStatus>(self.session, dir, at).await? else {
+            return Ok(None);
+        };
+        if status.status == JobState::Completed {
+            let history = node::read(self.session, JobNode::History.of(self.jid), History::read).await;
+            // Without it, what the status says will do.
+            let history = node::spare(history, &mut Vec::new()).map_err(node::Trouble::Ends)?;
+            status.last_modification_date = status.last_changed(history.as_ref());
+        }
+        Ok(Some(status))
     }
 
     pub(super) async fn matches(&mut self, filter: &Filter, status: &JobStatus) -> Read<bool> {

@@ -51,6 +51,17 @@ impl JobStatus {
         }
     }
 
+    /// When the job last changed, for people. Older versions dated a completed job anew when it left its queue: its history
+    /// tells when it completed.
+    pub fn last_changed(&self, history: Option<&History>) -> Option<Date> {
+        let done = JobState::Completed;
+        let entries = history.filter(|_| self.status == done).map(|history| history.entries.iter());
+        let completed = entries.and_then(|entries| {
+            entries.rev().find(|entry| entry.to == done && entry.from != Some(done)).map(|entry| entry.at)
+        });
+        completed.or(self.last_modification_date)
+    }
+
     /// Whether it is too late to begin it.
     pub fn is_expired(&self, now: Date) -> bool {
         self.status.is_waiting() && self.expiration_date.is_some_and(|date| date <= now)

@@ -32,6 +32,18 @@ impl Numbers {
         if runs.len() > Self::MOST { Self::default() } else { Self(runs) }
     }
 
+    /// Those of jobs that are in order, each once: however many runs that are.
+    pub fn of(jids: &[Jid]) -> Self {
+        let mut runs: Vec<(u32, u32)> = Vec::new();
+        for number in jids.iter().map(|jid| jid.number()) {
+            match runs.last_mut() {
+                Some((start, so_far)) if start.checked_add(*so_far) == Some(number) => *so_far += 1,
+                _ => runs.push((number, 1)),
+            }
+        }
+        Self(runs)
+    }
+
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -79,6 +91,14 @@ mod tests {
         assert_eq!(jids, [5, 6, 7, 8, 9, 20]);
         let within: Vec<u32> = (0..30).filter(|number| numbers.contains(Jid::new(*number))).collect();
         assert_eq!(within, jids);
+    }
+
+    #[test]
+    fn jobs_in_order_are_as_few_runs_as_there_can_be() {
+        let jids: Vec<Jid> = [1, 2, 3, 7, 9, 10].map(Jid::new).into();
+        assert_eq!(Numbers::of(&jids), of(&[(1, 3), (7, 1), (9, 2)]));
+        assert_eq!(Numbers::of(&jids).jids().collect::<Vec<_>>(), jids);
+        assert!(Numbers::of(&[]).is_empty());
     }
 
     #[test]

@@ -6,11 +6,10 @@ use ingest_store::Op;
 use super::job::{self, Action, NewJob};
 use super::{Lock, Plan, Scene};
 use crate::committer::{MAX_BYTES, MAX_OPS, Mark};
-use crate::dialect::Dialect;
 use crate::ids::{Bid, Jid};
 use crate::journal::{KEY, merge};
 use crate::map::{self, BatchNode};
-use crate::nodes::{BatchStatus, Expansion, Node, Numbers, Owner, Submission};
+use crate::nodes::{BatchStatus, Expansion, Node, Owner, Submission};
 use crate::states::{BatchList, BatchState, Refused, States, Who, Why};
 
 /// Bytes that stand before the jobs of a chunk: the lease, the numbers, the cursor.
@@ -74,8 +73,8 @@ pub fn advance(
     Ok(set(batch, to, message, lock, more, scene))
 }
 
-/// The end of a batch's processing: nobody is left in `batch-processing`. That is proved in the same
-/// multi: a list that can be deleted is empty.
+/// Half of the proof that a batch has ended: nobody is left in `batch-processing`, for a list that can be deleted is
+/// empty. The other half are the statuses of its jobs, see [`crate::batches`].
 pub fn proof_of_the_end(bid: Bid) -> Vec<Op> {
     let list = map::batch_list(bid, BatchList::Processing);
     vec![Op::delete(list.as_str(), None), Op::create(list, Bytes::new())]
@@ -104,11 +103,7 @@ pub fn chunk(
         count += 1;
     }
     let mut after = Expansion { next: cursor.next + count as u64, ..cursor.clone() };
-    after.numbers = match scene.dialect {
-        Dialect::Design => cursor.numbers.and(cursor.next, number, count),
-        // Others make jobs there, too.
-        Dialect::MrtZk => Numbers::default(),
-    };
+    after.numbers = cursor.numbers.and(cursor.next, number, count);
     after.done = after.next == after.total;
     after.commit.clone_from(&scene.commit);
     let path = BatchNode::Expansion.of(bid);

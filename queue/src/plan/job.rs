@@ -367,9 +367,9 @@ fn changed(job: &Job, change: &Change, lock: Lock, checks: &[Op], scene: &Scene)
     finish(job, after, change, ops, lock, scene)
 }
 
-/// Out of the queue; the batch still names it.
+/// Out of the queue; the batch still names it. Nothing about the job changes, so neither does the date of its last change.
 fn cleaned(job: &Job, lock: Lock, checks: &[Op], scene: &Scene) -> Plan<Job> {
-    let status = JobStatus { last_modification_date: Some(scene.now), ..job.status.clone() };
+    let status = job.status.clone();
     let change = Change::message("cleaned");
     let after = after(job, status, job.priority, &change.message, scene);
     let mut ops = fenced(job, &after, lock, checks, scene);

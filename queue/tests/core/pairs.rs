@@ -2,14 +2,18 @@
 //! whichever comes first and however they mix.
 
 use ingest_queue::batches::Ended;
+use ingest_queue::dialect::Dialect;
 use ingest_queue::error::Error;
-use ingest_queue::ids::Jid;
-use ingest_queue::nodes::Submission;
+use ingest_queue::ids::{Bid, Jid};
+use ingest_queue::map::{self, BatchNode, JobNode, QueueRef};
+use ingest_queue::nodes::{JobStatus, Node as _, Submission};
 use ingest_queue::plan::batch::BatchAction;
 use ingest_queue::plan::job::{Action, NewJob};
 use ingest_queue::queue::Queue;
 use ingest_queue::states::{BatchState, JobState};
+use ingest_store::{Mode, Op};
 
+use crate::invariants::broken;
 use crate::model::Turn;
 use crate::runs::complete;
 use crate::stage::{Stage, change};
@@ -220,5 +224,97 @@ fn two_batches_that_are_expanded_at_once_share_the_numbers() {
         let numbers: Vec<u32> = stage.view().jobs.keys().map(|jid| jid.number()).collect();
         assert_eq!(numbers, [1, 2, 3, 4, 5, 6]);
         stage.assert_whole();
+    });
+}
+
+/// A writer of another kind moves a job: its status at any version, and then its refs, one request after the other. Answers whether
+/// the status of its batch was still of this version when that of the job was set.
+async fn peer_moves(peer: &Queue, (bid, version): (Bid, i32), jid: Jid, to: JobState) -> bool {
+    let session = peer.session();
+    let job = peer.job(jid).await.unwrap();
+    let (from, priority) = (job.state(), job.priority);
+    let status = JobStatus { status: to, ..job.status }.write(peer.dialect());
+    let set = Op::set(JobNode::Status.of(jid), status, None);
+    let first = vec![Op::check(BatchNode::Status.of(bid), version), set.clone()];
+    let is_first = session.multi(first).await.is_ok();
+    if !is_first {
+        session.multi(vec![set]).await.unwrap();
+    }
+    for (before, after) in [
+        (QueueRef::new(from, priority, jid).path(), QueueRef::new(to, priority, jid).path()),
+        (map::batch_ref(bid, from.list(), jid), map::batch_ref(bid, to.list(), jid)),
+    ] {
+        // Where the ref is already, or is no more, the other was faster.
+        let _ = session.delete(before, None).await;
+        let _ = session.create(after, "", Mode::Persistent).await;
+    }
+    is_first
+}
+
+/// The peer keeps no histories.
+fn assert_whole_but_for_histories(stage: &Stage) {
+    let mut wrong = broken(&stage.engine, &stage.view(), Dialect::Design);
+    wrong.retain(|what| !what.contains("history ends in"));
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
+#[test]
+fn a_batch_does_not_end_while_a_peer_moves_its_last_job() {
+    each_mix(async |after| {
+        let (stage, jid) = Stage::with_job(JobState::Downloading).await;
+        let peer = stage.second().await;
+        let mut lease = stage.batch_lease().await;
+        let batch = (stage.bid, lease.token().version());
+        let moves = peer_moves(&peer, batch, jid, JobState::Processing);
+        let end = stage.queue.end_batch(&mut lease);
+        let (ended, _) = Box::pin(mix(&stage, end, moves, after)).await;
+        assert!(matches!(&ended, Ok(Ended::WaitsFor(job)) if job.jid == jid), "{after}: {ended:?}");
+        assert_whole_but_for_histories(&stage);
+    });
+}
+
+#[test]
+fn a_batch_ends_before_a_peer_tries_its_failed_job_again_or_not_at_all() {
+    let mut answers = [0, 0];
+    for after in 0..STEPS {
+        let ended = complete(async {
+            let (stage, jid) = Stage::with_job(JobState::Failed).await;
+            let peer = stage.second().await;
+            let mut lease = stage.batch_lease().await;
+            let batch = (stage.bid, lease.token().version());
+            let tries_again = peer_moves(&peer, batch, jid, JobState::Downloading);
+            let end = stage.queue.end_batch(&mut lease);
+            let (ended, is_first) = Box::pin(mix(&stage, end, tries_again, after)).await;
+            let ended = ended.unwrap() == Ended::Yes;
+            assert_eq!(ended, !is_first, "{after}");
+            stage.queue.release_batch(&mut lease).await.unwrap();
+            // Whenever it ended, the job is not reported as failed.
+            if ended {
+                let mut lease = stage.batch_lease().await;
+                assert!(stage.queue.draft_report(&mut lease).await.is_err());
+            }
+            ended
+        });
+        answers[usize::from(ended)] += 1;
+    }
+    assert!(answers.iter().all(|count| *count > 0), "both happen: {answers:?}");
+}
+
+#[test]
+fn a_job_that_a_peer_completes_ends_its_batch_once_and_is_reported_as_completed() {
+    each_mix(async |after| {
+        let (stage, jid) = Stage::with_job(JobState::Notify).await;
+        let peer = stage.second().await;
+        let mut lease = stage.batch_lease().await;
+        let batch = (stage.bid, lease.token().version());
+        let completes = peer_moves(&peer, batch, jid, JobState::Completed);
+        let end = stage.queue.end_batch(&mut lease);
+        let (ended, _) = Box::pin(mix(&stage, end, completes, after)).await;
+        if ended.unwrap() != Ended::Yes {
+            assert_eq!(stage.queue.end_batch(&mut lease).await.unwrap(), Ended::Yes);
+        }
+        let report = stage.queue.draft_report(&mut lease).await.unwrap().report;
+        assert_eq!((report.successful_jobs.len(), report.failed_jobs.len()), (1, 0));
+        assert_whole_but_for_histories(&stage);
     });
 }

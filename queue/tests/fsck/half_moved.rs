@@ -3,8 +3,8 @@
 use ingest_queue::dialect::Dialect;
 use ingest_queue::fsck::Outcome;
 use ingest_queue::ids::{Bid, Jid};
-use ingest_queue::map::{self, JobNode, Priority, QueueRef};
-use ingest_queue::nodes::{History, JobStatus, Node};
+use ingest_queue::map::{self, BatchNode, JobNode, Priority, QueueRef};
+use ingest_queue::nodes::{BatchStatus, History, JobStatus, Node};
 use ingest_queue::states::{BatchList, BatchState, JobState};
 use ingest_store::{Mode, Session};
 
@@ -21,6 +21,7 @@ on_both_engines!(
     a_ref_that_was_made_again_in_a_queue_the_job_has_left_goes,
     a_ref_with_another_priority_goes,
     a_completed_job_whose_ref_was_left_behind_goes_the_other_half,
+    a_ref_that_was_made_again_does_not_make_a_completed_batch_fail,
     a_locked_job_is_left_alone,
     the_history_tells_what_was_repaired,
 );
@@ -78,6 +79,23 @@ async fn a_ref_that_was_not_made_again_is_made(tree: &Tree) {
         assert_eq!(found(&session, dialect).await, [("J05", own.path())]);
         repair_all(&session, dialect).await;
         is_only_in(&session, own, map::batch_ref(bid, BatchList::Processing, jid)).await;
+    }
+}
+
+async fn a_ref_that_was_made_again_does_not_make_a_completed_batch_fail(tree: &Tree) {
+    let session = tree.session().await;
+    for dialect in BOTH {
+        let nothing = Snapshot(std::collections::BTreeMap::new());
+        nothing.restore(&session).await;
+        let mut planted = empty(&session, dialect).await;
+        let bid = planted.batch(BatchState::Completed, Some((1, 1))).await;
+        let jid = planted.job_with(bid, JobState::Completed, Priority::nearest(7)).await;
+        let stale = map::batch_ref(bid, BatchList::Processing, jid);
+        make(&session, stale.clone()).await;
+        assert_eq!(found(&session, dialect).await, [("J08", stale)]);
+        repair_all(&session, dialect).await;
+        let (data, _) = session.get(BatchNode::Status.of(bid)).await.unwrap();
+        assert_eq!(BatchStatus::read(&data).unwrap().status, BatchState::Completed);
     }
 }
 

@@ -15,7 +15,7 @@ on_both_engines!(
     a_line_shows_the_whole_job,
     a_lock_that_says_nothing_is_a_lock_all_the_same,
     a_reference_that_disagrees_with_the_status_is_not_believed,
-    a_cleaned_job_is_found_through_its_batch,
+    a_completed_job_that_has_left_its_queue_is_listed_and_counted_as_one,
     a_deleted_job_is_shown_by_its_batch,
     a_batch_that_is_not_there_is_said,
     queues_are_counted_by_state,
@@ -139,15 +139,22 @@ async fn a_reference_that_disagrees_with_the_status_is_not_believed(tree: &Tree)
     assert_eq!(selected(&session, r#"{"states": ["held", "failed"]}"#).await, [0, 1]);
 }
 
-async fn a_cleaned_job_is_found_through_its_batch(tree: &Tree) {
+async fn a_completed_job_that_has_left_its_queue_is_listed_and_counted_as_one(tree: &Tree) {
     let session = tree.session().await;
     ground(&session).await;
     Batch::new(1, BatchState::Completed).plant(&session).await;
     let jobs = alike(0..2, JobState::Completed);
     plant(&session, &jobs).await;
+    plant(&session, &alike(2..4, JobState::Failed)).await;
+    plant(&session, &alike(4..5, JobState::Pending)).await;
     session.delete(jobs[0].entry().path(), None).await.unwrap();
-    assert_eq!(selected(&session, r#"{"states": ["completed"]}"#).await, [1]);
+    assert_eq!(selected(&session, r#"{"states": ["completed"]}"#).await, [0, 1]);
+    assert_eq!(selected(&session, r#"{"states": ["completed", "pending"]}"#).await, [0, 1, 4]);
+    assert_eq!(selected(&session, r#"{"states": ["failed"]}"#).await, [2, 3]);
     assert_eq!(selected(&session, r#"{"states": ["completed"], "batch": "bid0000000001"}"#).await, [0, 1]);
+    let counts = list::counts(&session).await.unwrap();
+    let of = |state| counts[&state];
+    assert_eq!((of(JobState::Completed), of(JobState::Failed), of(JobState::Pending)), (2, 2, 1));
 }
 
 async fn a_deleted_job_is_shown_by_its_batch(tree: &Tree) {

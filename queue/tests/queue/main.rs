@@ -5,6 +5,7 @@
 mod access;
 mod batches;
 mod dialect;
+mod ends;
 mod every_fault;
 mod every_transition;
 mod feeds;

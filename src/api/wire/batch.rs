@@ -110,6 +110,18 @@ pub(crate) struct ReportHead {
     /// Why it has no jobs, if it could not be expanded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+    /// What it tells that the report before did not, if it is an update.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update: Option<ReportUpdate>,
+}
+
+/// What has changed since the report before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ReportUpdate {
+    #[schema(value_type = Vec<JidWord>)]
+    pub completed: Vec<Jid>,
+    #[schema(value_type = Vec<JidWord>)]
+    pub deleted: Vec<Jid>,
 }
 
 /// A job in a report.

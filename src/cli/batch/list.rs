@@ -22,6 +22,10 @@ pub(crate) struct List {
     #[arg(long)]
     text: Option<String>,
 
+    /// From the oldest on; otherwise from the newest
+    #[arg(long)]
+    oldest_first: bool,
+
     #[command(flatten)]
     limit: Limit,
 
@@ -33,7 +37,9 @@ impl List {
     pub(super) async fn run(self) -> Result<()> {
         let client = self.server.client()?;
         let states = (!self.state.is_empty()).then(|| self.state.join(","));
+        let order = if self.oldest_first { "oldest" } else { "newest" };
         let ask = self.whose.ask(client.get(&["batches"]).with("state", states)).with("text", self.text);
+        let ask = ask.with("order", Some(order));
         let bar = progress::waiting("reading");
         let page: BatchPage =
             client.all(ask, self.limit, |count| bar.set_message(format!("{count} batches"))).await?;

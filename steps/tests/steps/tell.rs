@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ingest_harness::MailServer;
-use ingest_queue::batches::Ended;
+use ingest_queue::batches::{Ended, ReportDraft};
 use ingest_queue::date::{Clock, Date};
 use ingest_queue::ids::{Bid, Jid};
 use ingest_queue::map;
@@ -16,6 +16,7 @@ use ingest_queue::states::{BatchState, JobState};
 use ingest_steps::mail::smtp::{Security, SmtpConfig};
 use ingest_steps::manifest::Kind;
 use ingest_steps::outcome::{Cancel, Failure, Progress, Result};
+use ingest_steps::report::{About, report};
 use ingest_steps::services::Services;
 use ingest_steps::settings::MailBy;
 use ingest_steps::step::expand::{self, Expansion};
@@ -112,6 +113,19 @@ async fn a_report_is_sent_once_and_an_update_only_with_news() {
     assert_eq!(told(&stage, bid).await, Ok(Told::Sent(BatchState::Completed)));
     let names: Vec<_> = mails(&stage).into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, [format!("{bid}-1@localhost.eml"), format!("{bid}-2@localhost.eml")]);
+    // What was sent last can be told again, word by word.
+    let last = stage.queue.last_report(bid).await.unwrap().unwrap();
+    let draft = ReportDraft::of_sent(bid, last).unwrap();
+    assert_eq!((draft.is_update, &draft.newly_successful[..]), (true, &jids[1..]));
+    let submission = stage.queue.submission(bid).await.unwrap();
+    let profile = stage.services.profile(&submission.profile_name).unwrap();
+    let about = About { bid, submission: &submission, profile: &profile };
+    let text = report(&about, &draft, &stage.services.sender).unwrap().text;
+    assert!(text.contains("Completed since the last report (1)"), "{text}");
+    let sent = &mails(&stage)[1].1;
+    for line in text.lines() {
+        assert!(sent.contains(line), "`{line}` was not sent: {sent}");
+    }
     let again = told(&stage, bid).await;
     assert!(matches!(&again, Err(Failure::Fail(why)) if why.contains("not reporting")), "{again:?}");
     tree.close().await;
