@@ -465,7 +465,9 @@ impl State {
             }
             BatchState::Reporting | BatchState::UpdateReporting | BatchState::Failed => {
                 // Another program has brought one back.
-                if let Some(job) = queue.unended_of(lease, &|_| progress.beat()).await? {
+                if lease.batch().state().is_reporting()
+                    && let Some(job) = queue.unended_of(lease, &|_| progress.beat()).await?
+                {
                     tracing::warn!(why = job.why, "it is not reported before that has ended");
                     self.wait_for(job);
                     return Ok(Look::Wait);

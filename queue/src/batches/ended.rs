@@ -145,9 +145,9 @@ impl Queue {
 
     /// Whether a batch still waits for a job, and for what of it.
     pub async fn still_waits(&self, unended: &Unended) -> Result<Option<Unended>> {
-        if unended.is_locked {
-            let lock = self.exists(JobNode::Lock.of(unended.jid)).await?;
-            return Ok(lock.map(|_| unended.clone()));
+        if unended.is_locked && self.exists(JobNode::Lock.of(unended.jid)).await?.is_some() {
+            let status = self.exists(JobNode::Status.of(unended.jid)).await?;
+            return Ok(Some(Unended { version: status.map(|stat| stat.version), ..unended.clone() }));
         }
         self.unended(unended.jid).await
     }

@@ -276,7 +276,8 @@ fn a_batch_does_not_end_while_a_peer_moves_its_last_job() {
 #[test]
 fn a_batch_ends_before_a_peer_tries_its_failed_job_again_or_not_at_all() {
     let mut answers = [0, 0];
-    for after in 0..STEPS {
+    // Either of them begins so many steps after the other.
+    for (after, peer_begins) in (0..STEPS).flat_map(|after| [(after, false), (after, true)]) {
         let ended = complete(async {
             let (stage, jid) = Stage::with_job(JobState::Failed).await;
             let peer = stage.second().await;
@@ -284,9 +285,14 @@ fn a_batch_ends_before_a_peer_tries_its_failed_job_again_or_not_at_all() {
             let batch = (stage.bid, lease.token().version());
             let tries_again = peer_moves(&peer, batch, jid, JobState::Downloading);
             let end = stage.queue.end_batch(&mut lease);
-            let (ended, is_first) = Box::pin(mix(&stage, end, tries_again, after)).await;
+            let (ended, is_first) = if peer_begins {
+                let (is_first, ended) = Box::pin(mix(&stage, tries_again, end, after)).await;
+                (ended, is_first)
+            } else {
+                Box::pin(mix(&stage, end, tries_again, after)).await
+            };
             let ended = ended.unwrap() == Ended::Yes;
-            assert_eq!(ended, !is_first, "{after}");
+            assert_eq!(ended, !is_first, "{after}, {peer_begins}");
             stage.queue.release_batch(&mut lease).await.unwrap();
             // Whenever it ended, the job is not reported as failed.
             if ended {

@@ -9,7 +9,7 @@ use ingest_queue::nodes::{Expansion, JobStatus, Node, Numbers, Rows};
 use ingest_queue::plan::job::Action;
 use ingest_queue::queue::Queue;
 use ingest_queue::states::{BatchList, BatchState, JobState};
-use ingest_store::{Mode, Session};
+use ingest_store::{Mode, Op, Session};
 
 use crate::tree::{Tree, on_both_engines};
 use crate::world::{WHO, batch_of, bring, clean, priority, queue_on};
@@ -21,6 +21,7 @@ on_both_engines!(
     a_ref_that_a_load_has_made_again_does_not_keep_a_batch_from_its_end,
     a_failed_job_that_a_peer_tries_again_is_not_reported_as_failed,
     a_job_that_neither_numbers_nor_lists_name_is_found,
+    a_batch_with_very_many_failed_jobs_ends_and_is_read_again_for_its_report,
 );
 
 const DIALECTS: [Dialect; 2] = [Dialect::Design, Dialect::MrtZk];
@@ -242,4 +243,34 @@ async fn a_job_that_neither_numbers_nor_lists_name_is_found(tree: &Tree) {
         assert_eq!((report.successful_jobs.len(), report.failed_jobs.len()), (2, 1));
         clean(queue.session(), dialect).await;
     }
+}
+
+/// More than one commit checks.
+async fn a_batch_with_very_many_failed_jobs_ends_and_is_read_again_for_its_report(tree: &Tree) {
+    const JOBS: usize = 4_010;
+    let queue = queue_on(&tree.session().await, Dialect::Design).await;
+    let (bid, jids) = batch_of(&queue, JOBS).await;
+    let failed = JobStatus::new(JobState::Failed, queue.now()).write(Dialect::Design);
+    for jids in jids.chunks(200) {
+        let entry = |state, jid| QueueRef::new(state, priority(5), jid).path();
+        let ops = jids.iter().flat_map(|jid| {
+            [
+                Op::set(JobNode::Status.of(*jid), failed.clone(), 0),
+                Op::delete(entry(JobState::Pending, *jid), None),
+                Op::create(entry(JobState::Failed, *jid), ""),
+                Op::delete(map::batch_ref(bid, BatchList::Processing, *jid), None),
+                Op::create(map::batch_ref(bid, BatchList::Failed, *jid), ""),
+            ]
+        });
+        queue.session().multi(ops.collect()).await.unwrap();
+    }
+    let mut lease = queue.acquire_batch(bid, WHO).await.unwrap();
+    assert_eq!(queue.end_batch(&mut lease).await.unwrap(), Ended::Yes);
+    assert_eq!(queue.draft_report(&mut lease).await.unwrap().report.failed_jobs.len(), JOBS);
+    clean(queue.session(), Dialect::Design).await;
+    // One that no commit checks is tried again by a peer.
+    let last = jids[JOBS - 1];
+    let again = JobStatus::new(JobState::Downloading, queue.now()).write(Dialect::Design);
+    queue.session().set(JobNode::Status.of(last), again, None).await.unwrap();
+    assert_eq!(queue.unended_of(&mut lease, &|_| {}).await.unwrap().map(|job| job.jid), Some(last));
 }

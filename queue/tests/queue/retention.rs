@@ -5,14 +5,15 @@
 
 use std::time::Duration;
 
-use ingest_queue::date::Date;
+use ingest_queue::date::{Clock, Date};
 use ingest_queue::dialect::Dialect;
 use ingest_queue::error::Result;
 use ingest_queue::fsck;
 use ingest_queue::ids::{Bid, Jid};
-use ingest_queue::map::{self, BatchNode, RequestNode};
-use ingest_queue::nodes::{Keys, Node as _};
-use ingest_queue::queue::Queue;
+use ingest_queue::list::{self, Filter, PageRequest};
+use ingest_queue::map::{self, BatchNode, JobNode, RequestNode};
+use ingest_queue::nodes::{JobStatus, Keys, Node as _};
+use ingest_queue::queue::{Queue, Settings};
 use ingest_queue::requests::NewRequest;
 use ingest_queue::states::JobState;
 use ingest_store::recipes::shard;
@@ -23,7 +24,10 @@ use crate::requests::noise;
 use crate::tree::{Tree, on_both_engines};
 use crate::world::{batch_of, bring, clean, deposit, new_jobs, queue, queue_on, waiting};
 
-on_both_engines!(everything_goes_in_bounded_steps_and_any_node_goes_on);
+on_both_engines!(
+    everything_goes_in_bounded_steps_and_any_node_goes_on,
+    a_completed_job_that_has_left_its_queue_keeps_its_date_and_its_place_in_every_list,
+);
 
 const HOUR: Duration = Duration::from_hours(1);
 
@@ -166,4 +170,39 @@ async fn completed_jobs_and_old_requests_are_gone_once_whatever_breaks() {
         Ok(())
     }
     through_every_fault(prepare, story).await;
+}
+
+async fn a_completed_job_that_has_left_its_queue_keeps_its_date_and_its_place_in_every_list(tree: &Tree) {
+    for dialect in [Dialect::Design, Dialect::MrtZk] {
+        let session = tree.session().await;
+        let queue = queue_on(&session, dialect).await;
+        let (bid, jids) = batch_of(&queue, 2).await;
+        for jid in &jids {
+            bring(&queue, *jid, JobState::Completed).await;
+        }
+        let completed = queue.now();
+        let state = Filter { states: vec![JobState::Completed], batch: None, ..Filter::default() };
+        let listed = async |filter: &Filter| {
+            let page = list::jobs(&session, filter, &PageRequest::default()).await.unwrap();
+            let lines = page.lines.into_iter().filter(|line| line.bid == Some(bid));
+            lines.map(|line| (line.jid, line.last_modified)).collect::<Vec<_>>()
+        };
+        let counted = async || list::counts(&session).await.unwrap()[&JobState::Completed];
+        let (before, count) = (listed(&state).await, counted().await);
+        assert_eq!(before, jids.iter().map(|jid| (*jid, Some(completed))).collect::<Vec<_>>());
+        // An hour later; and so as an older version did it, which set the date anew.
+        let settings = Settings { dialect, ..Settings::new("node-2") };
+        let janitor = Queue::open(&session, settings, Clock::fixed(completed.after(HOUR))).await.unwrap();
+        assert_eq!(janitor.clean_jobs(10).await.unwrap(), 2);
+        assert_eq!(waiting(&session, JobState::Completed).await, []);
+        let (status, _) = janitor.job_status(jids[0]).await.unwrap();
+        assert_eq!(status.last_modification_date, Some(completed));
+        let (status, _) = janitor.job_status(jids[1]).await.unwrap();
+        let old = JobStatus { last_modification_date: Some(janitor.now()), ..status }.write(dialect);
+        session.set(JobNode::Status.of(jids[1]), old, None).await.unwrap();
+        assert_eq!((listed(&state).await, counted().await), (before, count), "{dialect:?}");
+        let newer = Filter { newer_than: Some(completed.after(HOUR / 2)), ..Filter::default() };
+        assert_eq!(listed(&newer).await, []);
+        clean(&session, dialect).await;
+    }
 }
