@@ -41,7 +41,7 @@ impl Audit {
         let ask = ask.with("batch", self.batch.as_ref()).with("all", self.all.then_some(true));
         let bar = progress::waiting("reading");
         let mut lines = client.lines(ask).await?;
-        let mut screen = Objects::default();
+        let mut waiting = Vec::new();
         let done = loop {
             let Some(line) = lines.next::<AuditLine>().await? else {
                 return Err(client.not_understood("the answer has broken off").into());
@@ -58,19 +58,22 @@ impl Audit {
                 )),
                 AuditLine::Object(object) if self.server.json() => drop(object),
                 AuditLine::Object(object) => {
-                    screen.waiting.push(object);
-                    if screen.waiting.len() >= AT_ONCE {
-                        bar.suspend(|| screen.print())?;
+                    waiting.push(object);
+                    if waiting.len() >= AT_ONCE {
+                        bar.suspend(|| print(&mut waiting))?;
                     }
                 }
                 AuditLine::Done(done) => break done,
-                AuditLine::Problem(problem) => return Err(Failed::Problem(Box::new(problem)).into()),
+                AuditLine::Problem(problem) => {
+                    bar.suspend(|| print(&mut waiting))?;
+                    return Err(Failed::Problem(Box::new(problem)).into());
+                }
             }
         };
         bar.finish_and_clear();
         if !self.server.json() {
-            screen.print()?;
-            screen.sum(&done)?;
+            print(&mut waiting)?;
+            sum(&done)?;
         }
         if done.damaged == 0 {
             return Ok(());
@@ -83,73 +86,65 @@ impl Audit {
 /// As many are printed as one table.
 const AT_ONCE: usize = 500;
 
-/// What is printed for people.
-#[derive(Default)]
-struct Objects {
-    waiting: Vec<AuditedObject>,
+/// Those that wait: a table, and below it what is wrong with them.
+fn print(waiting: &mut Vec<AuditedObject>) -> Result<()> {
+    if waiting.is_empty() {
+        return Ok(());
+    }
+    let screen = Screen::stdout();
+    let objects = std::mem::take(waiting);
+    let mut table = Table::new([
+        Column::text("OBJECT"),
+        Column::word("STORAGE").minor(),
+        Column::number("VERSIONS").minor(),
+        Column::number("FILES"),
+        Column::number("BYTES"),
+        Column::word("VERDICT"),
+        Column::word("FOUND"),
+    ]);
+    for object in &objects {
+        let sound = object.verdict == AuditVerdict::Sound;
+        let paint = if sound { Paint::Good } else { Paint::Bad };
+        let found = match object.problems.len() {
+            0 => String::new(),
+            count => words::count(count, "problem", "problems"),
+        };
+        table.row([
+            Cell::new(name(object)),
+            Cell::new(&object.storage),
+            Cell::new(object.versions.to_string()),
+            Cell::new(object.files.to_string()),
+            Cell::new(words::bytes(object.bytes)),
+            Cell::new(object.verdict.verdict().word()).painted(paint),
+            Cell::new(found),
+        ]);
+    }
+    screen.table(&table)?;
+    for object in &objects {
+        for problem in &object.problems {
+            screen.say(&format!("{}: {problem}", name(object)))?;
+        }
+    }
+    Ok(())
 }
 
-impl Objects {
-    /// Those that wait: a table, and below it what is wrong with them.
-    fn print(&mut self) -> Result<()> {
-        if self.waiting.is_empty() {
-            return Ok(());
-        }
-        let screen = Screen::stdout();
-        let objects = std::mem::take(&mut self.waiting);
-        let mut table = Table::new([
-            Column::text("OBJECT"),
-            Column::word("STORAGE").minor(),
-            Column::number("VERSIONS").minor(),
-            Column::number("FILES"),
-            Column::number("BYTES"),
-            Column::word("VERDICT"),
-            Column::word("FOUND"),
-        ]);
-        for object in &objects {
-            let sound = object.verdict == AuditVerdict::Sound;
-            let paint = if sound { Paint::Good } else { Paint::Bad };
-            let found = match object.problems.len() {
-                0 => String::new(),
-                count => words::count(count, "problem", "problems"),
-            };
-            table.row([
-                Cell::new(name(object)),
-                Cell::new(&object.storage),
-                Cell::new(object.versions.to_string()),
-                Cell::new(object.files.to_string()),
-                Cell::new(words::bytes(object.bytes)),
-                Cell::new(object.verdict.verdict().word()).painted(paint),
-                Cell::new(found),
-            ]);
-        }
-        screen.table(&table)?;
-        for object in &objects {
-            for problem in &object.problems {
-                screen.say(&format!("{}: {problem}", name(object)))?;
-            }
-        }
-        Ok(())
+fn sum(done: &Audited) -> Result<()> {
+    let screen = Screen::stdout();
+    if done.objects == 0 {
+        return screen.say("There are no such objects.");
     }
-
-    fn sum(&self, done: &Audited) -> Result<()> {
-        let screen = Screen::stdout();
-        if done.objects == 0 {
-            return screen.say("There are no such objects.");
-        }
-        screen.say(&format!(
-            "{}, {} files, {}: {} not as stored",
-            words::count(done.objects, "object", "objects"),
-            done.files,
-            words::bytes(done.bytes),
-            done.damaged
-        ))?;
-        for (verdict, count) in done.verdicts.iter().filter(|(verdict, _)| **verdict != AuditVerdict::Sound) {
-            let verdict = verdict.verdict();
-            screen.say(&format!("{count} {verdict}: {}", verdict.advice()))?;
-        }
-        Ok(())
+    screen.say(&format!(
+        "{}, {} files, {}: {} not as stored",
+        words::count(done.objects, "object", "objects"),
+        done.files,
+        words::bytes(done.bytes),
+        done.damaged
+    ))?;
+    for (verdict, count) in done.verdicts.iter().filter(|(verdict, _)| **verdict != AuditVerdict::Sound) {
+        let verdict = verdict.verdict();
+        screen.say(&format!("{count} {verdict}: {}", verdict.advice()))?;
     }
+    Ok(())
 }
 
 /// What it is called: by its ARK, or by where it lies.

@@ -294,13 +294,12 @@ impl Findings {
         let mut rows: BTreeMap<&str, &FileRows> =
             recorded.files.iter().map(|file| (file.path.as_str(), file)).collect();
         for (path, measured) in files {
-            match rows.remove(path.as_str()) {
-                Some(row) => self.file(number, measured, row),
-                None => {
-                    let what = format!("`{path}` is stored, and the inventory does not know it");
-                    self.shared(Verdict::Unrecorded, number, path, measured, &what);
-                    self.missing(number, path, measured);
-                }
+            if let Some(row) = rows.remove(path.as_str()) {
+                self.file(number, measured, row);
+            } else {
+                let what = format!("`{path}` is stored, and the inventory does not know it");
+                self.shared(Verdict::Unrecorded, number, path, measured, &what);
+                self.missing(number, path, measured);
             }
         }
         for path in rows.into_keys() {

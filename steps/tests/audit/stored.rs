@@ -8,6 +8,9 @@ use crate::fixture::{FIRST, Fixture, OTHER};
 use crate::objects::ARK;
 use crate::place::Place;
 
+/// Which files of an object.
+type Chosen = fn(&str) -> bool;
+
 /// What is done with a file.
 const CHANGES: [&str; 6] = ["delete", "truncate", "first byte", "last byte", "replace", "append"];
 
@@ -108,7 +111,7 @@ async fn every_larger_damage_of_an_ocfl_object_has_its_verdict() {
             }
         }),
         ("nothing, but with a new file in the object", Altered, &|| {
-            fs::write(object.join("x"), "x").unwrap()
+            fs::write(object.join("x"), "x").unwrap();
         }),
         ("nothing, but with a new file in the content", Altered, &|| {
             fs::write(object.join("v1/content/x"), "x").unwrap();
@@ -138,7 +141,7 @@ async fn every_larger_damage_of_an_ocfl_object_has_its_verdict() {
 async fn every_larger_damage_of_an_object_in_a_bucket_has_its_verdict() {
     let fixture = Fixture::s3(Place::sqlite()).await.filled().await;
     let files = fixture.files().await;
-    let table: [(&str, Verdict, fn(&str) -> bool); 4] = [
+    let table: [(&str, Verdict, Chosen); 4] = [
         ("the newest version", RolledBack, |name| name.starts_with("v2/")),
         ("the first version", Lost, |name| name.starts_with("v1/")),
         ("the object", Unstored, |_| true),

@@ -15,7 +15,10 @@ fn read(content: &str) -> Arc<Measured> {
     Arc::new(Measured::Read { size: content.len() as u64, digests })
 }
 
-fn stored(versions: &[(u32, Option<&[(&str, Arc<Measured>)]>)], problems: &[&str]) -> Audit {
+/// A version with its files; without, its files are not known.
+type Version<'a> = (u32, Option<&'a [(&'a str, Arc<Measured>)]>);
+
+fn stored(versions: &[Version<'_>], problems: &[&str]) -> Audit {
     let state = versions.iter().map(|(number, files)| {
         let files =
             files.map(|files| files.iter().map(|(path, of)| ((*path).to_owned(), of.clone())).collect());

@@ -225,19 +225,16 @@ fn read_contents(
             })
         });
         stop_if(cancel)?;
-        let measured = match result {
-            Err(error) => {
-                audit.problems.push(format!("`{path}` cannot be read: {error}"));
-                if error.kind() == io::ErrorKind::NotFound { Measured::Missing } else { Measured::Damaged }
-            }
-            Ok(_) => {
-                let size = digests.bytes();
-                audit.bytes += size;
-                let found = digests.finish();
-                let wrong = expected.iter().filter(|expected| !found.contains(expected));
-                audit.problems.extend(wrong.map(|wrong| format!("`{path}` has not the digest {wrong}")));
-                Measured::Read { size, digests: found }
-            }
+        let measured = if let Err(error) = result {
+            audit.problems.push(format!("`{path}` cannot be read: {error}"));
+            if error.kind() == io::ErrorKind::NotFound { Measured::Missing } else { Measured::Damaged }
+        } else {
+            let size = digests.bytes();
+            audit.bytes += size;
+            let found = digests.finish();
+            let wrong = expected.iter().filter(|expected| !found.contains(expected));
+            audit.problems.extend(wrong.map(|wrong| format!("`{path}` has not the digest {wrong}")));
+            Measured::Read { size, digests: found }
         };
         contents.insert(path.clone(), Arc::new(measured));
         audit.files += 1;
