@@ -155,6 +155,13 @@ async fn everything_that_is_wrong_is_told_at_once_and_nothing_is_made() {
     let empty = node.request(Method::POST, "/api/v1/batches").header("content-type", "multipart/form-data");
     Answer::of(empty.send().await.unwrap()).await.problem(400, "invalid", "");
 
+    // A manifest is no plain file, whatever was said of it.
+    let text = "#%checkm_0.7\nhttp://a | | | | | a\n#%eof\n";
+    for form in [form(text, "m.txt"), form(text, "m.zip"), form(text, "m.txt").text("type", "file")] {
+        let answer = upload(&node, form).await.problem(400, "invalid", "it is a manifest and no plain file");
+        assert_eq!(answer.fields(), ["type"]);
+    }
+
     assert_eq!(uploads(&node), 0);
     let all = node.get("/api/v1/batches").await.json;
     assert_eq!(all["batches"].as_array().unwrap().len(), 0);

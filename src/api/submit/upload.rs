@@ -16,7 +16,8 @@ use ingest_queue::error::Error;
 use ingest_queue::ids::Bid;
 use ingest_queue::queue::Queue;
 use ingest_steps::digest::{Algorithm, Digest, Digests};
-use tokio::io::AsyncWriteExt as _;
+use ingest_steps::payload::{FIRST_BYTES, MANIFEST_AS_FILE, PayloadKind, is_manifest};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::judge::Judged;
 use crate::api::problem::{Answer, Kind, Refusal};
@@ -114,8 +115,33 @@ impl Upload {
         format!("uploads/{}/{}", self.id, name.rsplit('/').next().unwrap_or(name))
     }
 
+    /// Why it cannot be what it was said to be, or be guessed: a manifest is no plain file.
+    async fn misfit(&self, judged: &Judged) -> Answer<Option<FieldProblem>> {
+        let file = tokio::fs::File::open(self.dir.path.join(PAYLOAD)).await.map_err(|error| disk(&error))?;
+        let mut first = Vec::new();
+        let mut reading = file.take(FIRST_BYTES.into());
+        reading.read_to_end(&mut first).await.map_err(|error| disk(&error))?;
+        let submission = &judged.submission;
+        let message = match submission.payload_type.as_deref() {
+            Some(kind) if kind == PayloadKind::File.name() && is_manifest(&first) => {
+                MANIFEST_AS_FILE.to_owned()
+            }
+            Some(_) => return Ok(None),
+            None => {
+                match PayloadKind::guess(submission.payload_filename.as_deref().unwrap_or_default(), &first) {
+                    Ok(_) => return Ok(None),
+                    Err(ambiguous) => ambiguous.to_string(),
+                }
+            }
+        };
+        Ok(Some(FieldProblem { field: "type".into(), message }))
+    }
+
     /// What differs from what was announced.
     pub(super) async fn compare(&self, judged: &Judged) -> Answer<Option<FieldProblem>> {
+        if let Some(problem) = self.misfit(judged).await? {
+            return Ok(Some(problem));
+        }
         if let Some(size) = judged.size
             && size != self.size
         {

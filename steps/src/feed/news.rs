@@ -4,6 +4,10 @@
 //! `2026-11-17T07:00:00.000Z ID`. Sources list in any order, repeat themselves, and publish late; so what is asked for
 //! is everything since the checkpoint less the overlap, in whatever order it comes; what was consumed already is left out;
 //! and of the rest the oldest come first, so many at a time.
+//!
+//! A source that has a list of everything beside one of what has changed reads the former until all of it was consumed once:
+//! as long as it was not, the checkpoint begins with `first`, so that whoever goes on after a crash, or with the next 50,000,
+//! knows ([`Gather::first_of_all`]).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,6 +18,9 @@ use super::{Item, News};
 
 /// So many items are held in memory: the oldest.
 pub const MOST: usize = 50_000;
+
+/// Before the checkpoint of a source of which not everything was consumed once.
+const FIRST: &str = "first ";
 
 /// The checkpoint of a source on the web.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,7 +35,8 @@ impl Checkpoint {
         if last.is_empty() {
             return Ok(None);
         }
-        let (date, id) = last.split_once(' ').unwrap_or((last, ""));
+        let plain = last.strip_prefix(FIRST).unwrap_or(last);
+        let (date, id) = plain.split_once(' ').unwrap_or((plain, ""));
         let date = time(date).ok_or_else(|| {
             format!("the checkpoint `{last}` is not a date and an id: set it to a date, or to nothing")
         })?;
@@ -88,6 +96,10 @@ pub struct Gather<'s> {
     most: usize,
     kept: BTreeMap<(Date, String), Item>,
     more: bool,
+    /// Not everything was consumed once.
+    is_first: bool,
+    /// That is said in the checkpoint.
+    marks_first: bool,
 }
 
 impl<'s> Gather<'s> {
@@ -96,13 +108,21 @@ impl<'s> Gather<'s> {
     }
 
     pub fn at_most(last: &str, overlap: Duration, seen: &'s mut Seen, most: usize) -> Result<Self, String> {
+        let is_first = last.is_empty() || last.starts_with(FIRST);
         let last = Checkpoint::read(last)?;
         let millis = i64::try_from(overlap.as_millis()).unwrap_or(i64::MAX);
         let from = last.as_ref().map(|last| Date::from_millis(last.date.millis().saturating_sub(millis)));
         if let Some(from) = from {
             seen.forget(from);
         }
-        Ok(Self { last, from, seen, most, kept: BTreeMap::new(), more: false })
+        let kept = BTreeMap::new();
+        Ok(Self { last, from, seen, most, kept, more: false, is_first, marks_first: false })
+    }
+
+    /// Whether everything that there is has still to be consumed once. Until it is, checkpoints say so from here on.
+    pub fn first_of_all(&mut self) -> bool {
+        self.marks_first = self.is_first;
+        self.is_first
     }
 
     /// What is older is of no interest; `None`: everything is.
@@ -128,13 +148,18 @@ impl<'s> Gather<'s> {
     /// does not move it.
     pub fn finish(self) -> News {
         let mut last = self.last;
-        let mut items = Vec::with_capacity(self.kept.len());
+        let mut items: Vec<Item> = Vec::with_capacity(self.kept.len());
+        let all = self.kept.len();
         for ((date, id), mut item) in self.kept {
             let here = Checkpoint { date, id };
             if item.date.is_some() && last.as_ref().is_none_or(|last| *last < here) {
                 last = Some(here);
             }
             item.last = last.as_ref().map(Checkpoint::write).unwrap_or_default();
+            let is_the_end = items.len() + 1 == all && !self.more;
+            if self.marks_first && !is_the_end && !item.last.is_empty() {
+                item.last.insert_str(0, FIRST);
+            }
             items.push(item);
         }
         News { items, more: self.more }
@@ -210,6 +235,27 @@ mod tests {
             gather.add(item(second, id));
         }
         assert_eq!(ids(&gather.finish()), ["late", "new"]);
+    }
+
+    #[test]
+    fn checkpoints_say_until_its_end_that_everything_is_consumed_for_the_first_time() {
+        let mut seen = Seen::default();
+        let mut ask = |last: &str, most| {
+            let mut gather = Gather::at_most(last, Duration::ZERO, &mut seen, most).unwrap();
+            let is_first = gather.first_of_all();
+            (1..5).for_each(|second| gather.add(item(second, &second.to_string())));
+            let lasts: Vec<String> = gather.finish().items.into_iter().map(|item| item.last).collect();
+            (is_first, lasts)
+        };
+        let second = |second: u64| format!("1970-01-01T00:00:0{second}.000Z {second}");
+        let first = |number: u64| format!("first {}", second(number));
+        // So many at a time, or as far as it came: what was the last comes again.
+        assert_eq!(ask("", 2), (true, vec![first(1), first(2)]));
+        assert_eq!(ask(&first(2), 9), (true, vec![first(2), first(3), second(4)]));
+        assert_eq!(ask(&second(4), 9), (false, vec![second(4)]));
+        // What a person sets is a date from which on changes are wanted.
+        assert_eq!(ask("1970-01-01", 9).0, false);
+        assert!(Checkpoint::read("first what").is_err());
     }
 
     #[test]

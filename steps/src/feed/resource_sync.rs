@@ -1,8 +1,8 @@
 //! `ResourceSync` (ANSI/NISO Z39.99), and plain sitemaps.
 //!
 //! From a source description or a capability list it finds the resource lists and the change lists, each whole or by an
-//! index. The first time all resources are new; after that the changes are, or, where there are no change lists, the
-//! resources again. A resource is an item for each time that it was modified; `length` and `hash` are what the payload is
+//! index. At first all resources are new, and are listed until the last of them was consumed; after that the changes are, or,
+//! where there are no change lists, the resources again. A resource is an item for each time that it was modified; `length` and `hash` are what the payload is
 //! compared with. A deleted resource is passed over: what is kept stays.
 //!
 //! A change has the date at which it happened, the `datetime` of its `rs:md`; a resource has that of its content, `lastmod`.
@@ -84,7 +84,8 @@ impl Format for ResourceSync {
             return Err("lists lead to lists too often".into());
         }
         let mut lists = Vec::new();
-        for entry in wanted(&document, capability, gather.from())? {
+        let is_first = gather.first_of_all();
+        for entry in wanted(&document, capability, gather.from(), is_first)? {
             match address(entry, at) {
                 // Named twice, it is one.
                 Ok(url) if lists.contains(&url) => {}
@@ -123,7 +124,12 @@ fn document(bytes: &[u8]) -> Result<Document, String> {
 }
 
 /// The documents that have to be read.
-fn wanted(document: &Document, is: Capability, from: Option<Date>) -> Result<Vec<&Element>, String> {
+fn wanted(
+    document: &Document,
+    is: Capability,
+    from: Option<Date>,
+    is_first: bool,
+) -> Result<Vec<&Element>, String> {
     if is == Capability::Capabilities && !document.index {
         let of = |name: &str| -> Vec<&Element> {
             document.entries.iter().filter(|entry| attribute(entry, "capability") == Some(name)).collect()
@@ -135,7 +141,7 @@ fn wanted(document: &Document, is: Capability, from: Option<Date>) -> Result<Vec
             let offered = if offered.is_empty() { "nothing".to_owned() } else { offered.join(", ") };
             return Err(format!("it offers {offered:.200}; {INGESTED}"));
         }
-        if from.is_some() && !changes.is_empty() {
+        if !is_first && !changes.is_empty() {
             wanted.clear();
         }
         wanted.extend(changes);

@@ -325,7 +325,7 @@ async fn values_that_a_manifest_has_too_many_are_refused_or_noted_for_the_report
     let text = |row: &str| manifest(Kind::SingleFileBatch, [row.to_owned()]).replace("https", fields);
     let url = server.put("/surplus", text("https://example.org/a | | | | | a | | lost"));
     let why = why_failed(&stage, &submission(url.as_str())).await;
-    assert!(why.starts_with("line 4, column 43: the row has 8 columns, and `#%fields` declares 7"), "{why}");
+    assert!(why.starts_with("line 4, column 39: the row has 8 columns, and `#%fields` declares 7"), "{why}");
     let url = server.put("/unheard", text("https://example.org/a | | | | | a | x"));
     let (bid, answer) = expanded(&stage, &submission(url.as_str())).await;
     assert_eq!(answer, Expansion::Done { jobs: 1 });

@@ -1,5 +1,7 @@
 //! `ResourceSync` sources and sitemaps.
 
+use ingest_steps::outcome::Cancel;
+
 use super::{Consumed, Web, minute, pages, zips};
 use crate::tree::Tree;
 
@@ -66,6 +68,37 @@ async fn resources_come_first_and_then_their_changes() {
     let round = consumed.round().await.unwrap();
     assert_eq!((round.taken, round.skipped), (1, 1));
     // The resources are not listed again.
+    assert!(web.asked.lock()[before..].iter().all(|url| url.path() != "/resources"));
+    consumed.end(tree).await;
+}
+
+#[tokio::test]
+async fn resources_are_listed_until_the_last_of_them_was_consumed_once() {
+    let tree = Tree::embedded();
+    let lists = leads("url", &[("/resources", "resourcelist"), ("/changes", "changelist")]);
+    let resources: String = [1, 2, 3].map(|number| resource(number, None)).concat();
+    let web = Web::start(pages([
+        ("/capabilities", sitemap("urlset", "capabilitylist", &lists)),
+        ("/resources", sitemap("urlset", "resourcelist", &resources)),
+        ("/changes", sitemap("urlset", "changelist", "")),
+    ]))
+    .await;
+    let url = web.url("/capabilities");
+    let text = format!("kind = \"resource_sync\"\nurl = \"{url}\"\noverlap = \"0s\"");
+    let mut consumed = Consumed::new(&tree, &text).await;
+    // Killed after the first one.
+    let news = consumed.source.ask("", &Cancel::new()).await.unwrap();
+    let (first, submission) = (&news.items[0], crate::expand::submission("http://127.0.0.1:9/files/1.zip"));
+    let queue = consumed.stage.queue.clone();
+    queue.take_item(&mut consumed.lease, &first.id, &first.last, &submission).await.unwrap();
+    consumed.begin_anew().await;
+    let round = consumed.round().await.unwrap();
+    assert_eq!((round.taken, round.known), (2, 1));
+    assert_eq!(consumed.payloads().await, zips([1, 2, 3]));
+    assert!(consumed.lease.last().starts_with("2026-01-01T00:03"), "{}", consumed.lease.last());
+    // From then on the changes are enough.
+    let before = web.count();
+    assert_eq!(consumed.taken().await, 0);
     assert!(web.asked.lock()[before..].iter().all(|url| url.path() != "/resources"));
     consumed.end(tree).await;
 }
