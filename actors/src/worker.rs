@@ -5,7 +5,8 @@
 //! retires if its pool has become smaller.
 //!
 //! **When things break.** A panic, or an error that leaves open what became of the job, ends the actor: its pool
-//! releases the lock, puts the job back in line, and starts another. A job that cannot be taken (locked elsewhere, on
+//! releases the lock, puts the job back in line, and starts another. A job that waits for another one occupies nobody: it
+//! is given back with the reason in its status, and parked until that has happened. A job that cannot be taken (locked elsewhere, on
 //! another node's disk, held) stands aside in the index until what it waits for has happened. A refused commit means
 //! that the job is another's: it is let go.
 
@@ -198,6 +199,10 @@ impl Worker {
             failure => failure,
         };
         let again = matches!(answer, Err(Failure::Again(_)));
+        let until = match &answer {
+            Err(Failure::Blocked { until, .. }) => Some(until.clone()),
+            _ => None,
+        };
         let concluded = step::conclude(self.queue(), &mut lease, answer).await;
         self.house.meters.committed(began.elapsed());
         match concluded {
@@ -209,10 +214,10 @@ impl Worker {
             Ok(Ending::GivenBack(why)) => {
                 tracing::info!(why, "given back");
                 self.house.meters.given_back(entry.state);
-                if again {
-                    self.finder.delay(entry.jid, Instant::now() + AGAIN);
-                } else {
-                    self.finder.put_back(entry.jid);
+                match until {
+                    Some(until) => self.finder.wait_until(entry.jid, until),
+                    None if again => self.finder.delay(entry.jid, Instant::now() + AGAIN),
+                    None => self.finder.put_back(entry.jid),
                 }
                 Ok(())
             }

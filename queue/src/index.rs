@@ -71,10 +71,19 @@ pub struct Candidate {
 /// Why a job is parked, and so what brings it back.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reason {
-    /// Somebody else holds its lock.
+    /// Somebody else holds its lock, or it waits for another job ([`Until`]): it is watched for.
     Locked(Jid),
     /// Any other, such as a collection at its limit.
     Other(String),
+}
+
+/// What brings back a job that waits for another one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Until {
+    /// This znode is gone: a lock.
+    Gone(String),
+    /// This job is in another state than this one, or deleted.
+    Moved(Jid, JobState),
 }
 
 /// How often a ref has disagreed with its job's status.

@@ -2,8 +2,8 @@
 //!
 //! A lock on an object is ephemeral and belongs to a job's lease: it is taken and given back at the
 //! lease's token, so nobody gives back what is another's by now. Its path may stand for two names; the
-//! full name is in its data, and the refusal tells the two cases apart. Whoever finds it busy waits by a watch
-//! ([`Queue::watch_object`]).
+//! full name is in its data, and the refusal tells the two cases apart. A job that finds it busy is parked until it is
+//! gone ([`Until`](crate::index::Until)).
 //!
 //! Local ids are in [`local_ids`].
 //!
@@ -17,7 +17,7 @@
 pub mod local_ids;
 
 use ingest_store::recipes::{look, settle};
-use ingest_store::{ExistsWatch, Kind, Op};
+use ingest_store::{Kind, Op};
 
 use crate::error::{Error, Result};
 use crate::ids::Jid;
@@ -34,7 +34,8 @@ pub enum Side {
 }
 
 impl Side {
-    fn path(self, ark: &str) -> String {
+    /// Where the lock on an object is: it is free when nothing is there.
+    pub fn path(self, ark: &str) -> String {
         match self {
             Side::Storage => map::storage_lock(ark),
             Side::Inventory => map::inventory_lock(ark),
@@ -123,13 +124,6 @@ impl Queue {
             return Ok(true);
         }
         Ok(self.exists(&lock).await?.is_some_and(|stat| stat.ephemeral_owner == self.session.id()))
-    }
-
-    /// Whether an object is locked, and a watch that fires when that changes.
-    pub async fn watch_object(&self, side: Side, ark: &str) -> Result<(bool, ExistsWatch)> {
-        let at = side.path(ark);
-        let (stat, watch) = look(&self.session, || self.session.watch_exists(at.as_str())).await?;
-        Ok((stat.is_some(), watch))
     }
 
     /// Gives an object back.

@@ -9,6 +9,9 @@
 //! | which numbers of the tree's counters are used | `ledger` |
 //! | the little that the two databases differ in | `engine` |
 //!
+//! A version that was stored and never recorded is recorded together with the next one, as *superseded*: it is kept and
+//! not served ([why](../../../docs/adr/0025-a-version-that-was-not-recorded-is-superseded.md)).
+//!
 //! A version is recorded in one transaction, whole or not at all. Versions of an object follow each other
 //! without gaps and never change. A local id of an owner belongs to one object.
 //!
@@ -24,7 +27,7 @@ mod recording;
 pub mod sqlite;
 mod tables;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
 
 use futures::future::BoxFuture;
@@ -77,6 +80,33 @@ pub struct Ingest {
     pub at: Date,
 }
 
+/// A version that was stored before the one that is to be recorded, and was not recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unrecorded {
+    pub record: Record,
+    /// No job vouches for it.
+    pub superseded: bool,
+}
+
+/// What there is to know of an object without its files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summary {
+    pub owner: String,
+    /// Of the newest version.
+    pub collection: String,
+    /// The newest version.
+    pub head: u32,
+    /// Those that are kept and not served.
+    pub superseded: BTreeSet<u32>,
+}
+
+impl Summary {
+    /// The newest version that is served.
+    pub fn current(&self) -> Option<u32> {
+        (1..=self.head).rev().find(|version| !self.superseded.contains(version))
+    }
+}
+
 /// What became of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Recorded {
@@ -108,6 +138,8 @@ pub struct Version {
     /// In the order of their paths.
     pub files: Vec<File>,
     pub ingest: Ingest,
+    /// It was stored and its job did not record it: it is kept and not served.
+    pub superseded: bool,
 }
 
 /// The rows of an object, for an audit: it believes nothing, and reads also what no program has written.
@@ -140,7 +172,20 @@ pub struct FileRows {
 /// A database of what is kept.
 pub trait Inventory: std::fmt::Debug + Send + Sync {
     /// Records a version, whole or not at all. May be repeated.
-    fn record<'a>(&'a self, record: &'a Record) -> BoxFuture<'a, Result<Recorded>>;
+    fn record<'a>(&'a self, record: &'a Record) -> BoxFuture<'a, Result<Recorded>> {
+        self.record_after(&[], record)
+    }
+
+    /// The same, together with the versions before it that are missing, in their order. One of them that is there by now
+    /// stays as it is.
+    fn record_after<'a>(
+        &'a self,
+        before: &'a [Unrecorded],
+        record: &'a Record,
+    ) -> BoxFuture<'a, Result<Recorded>>;
+
+    /// Whose an object is and which versions it has.
+    fn summary<'a>(&'a self, ark: &'a Ark) -> BoxFuture<'a, Result<Option<Summary>>>;
 
     /// The object that has this local id of an owner.
     fn find<'a>(&'a self, owner: &'a str, local_id: &'a str) -> BoxFuture<'a, Result<Option<Ark>>>;

@@ -25,6 +25,7 @@
 //! | whether there is room | [`provision`] |
 //! | mail, what depositors and administrators are told | [`mail`], [`report`], [`alert`] |
 //! | what a collection wants | [`profile`] |
+//! | who may write to which object | [`rights`] |
 
 pub mod alert;
 pub mod archive;
@@ -46,6 +47,7 @@ pub mod payload;
 pub mod profile;
 pub mod provision;
 pub mod report;
+pub mod rights;
 pub mod services;
 pub mod settings;
 pub mod size;

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use ingest_queue::index::Until;
 pub use tokio_util::sync::CancellationToken as Cancel;
 
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
@@ -24,6 +25,9 @@ pub enum Failure {
     /// it is, and taken again.
     #[error("{0}")]
     Again(String),
+    /// Another job has to do something first. It is given back as it is with the reason, and parked until then.
+    #[error("{why}")]
+    Blocked { why: String, until: Until },
     /// The job is not this node's any more. Nothing is written about it.
     #[error("{0}")]
     Lost(String),
@@ -52,6 +56,7 @@ impl Failure {
             Failure::Fail(why) => Failure::Fail(format!("{what}: {why}")),
             Failure::Hopeless(why) => Failure::Hopeless(format!("{what}: {why}")),
             Failure::Again(why) => Failure::Again(format!("{what}: {why}")),
+            Failure::Blocked { why, until } => Failure::Blocked { why: format!("{what}: {why}"), until },
             Failure::Lost(why) => Failure::Lost(format!("{what}: {why}")),
             Failure::Cancelled => Failure::Cancelled,
         }
@@ -106,7 +111,6 @@ struct Counts {
     files: AtomicU64,
     all_bytes: AtomicU64,
     all_files: AtomicU64,
-    waits: AtomicU64,
     cancel_at: OnceLock<(u64, Cancel)>,
 }
 
@@ -135,17 +139,6 @@ impl Progress {
     /// Says that it goes on, where there is nothing to count.
     pub fn beat(&self) {
         self.0.beats.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Counts that the step has begun to wait for another job.
-    pub(crate) fn wait_began(&self) {
-        self.0.waits.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// How often the step has begun to wait for another job. A test that needs a waiting step waits for this number.
-    #[doc(hidden)]
-    pub fn waits(&self) -> u64 {
-        self.0.waits.load(Ordering::Relaxed)
     }
 
     /// Cancels as soon as `bytes` bytes are done, on the thread that has done them: a test can stop a step in the

@@ -56,6 +56,13 @@ pub struct Profile {
     /// `example.org`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed_hosts: Vec<String>,
+    /// Whose submissions may use it; none: everybody's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub submitters: Vec<String>,
+    /// Where submissions may give identifiers of their own to new objects, as `ark:/13030/c7` or `ark:/13030`; none: a
+    /// given identifier is that of an object that exists.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ark_prefixes: Vec<String>,
     /// Free names of limits: each of its jobs takes a slot of each while it is worked on (`[limits.names]`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub semaphores: Vec<String>,
@@ -203,6 +210,17 @@ impl Profile {
                 found.push(("allowed_hosts", format!("allowed_hosts: `{host}` is not a host")));
             }
         }
+        for prefix in &self.ark_prefixes {
+            let plain = prefix.trim_end_matches('/');
+            let is_ark = |text: &str| text.parse::<crate::ark::Ark>().is_ok();
+            if !is_ark(plain) && !is_ark(&format!("{plain}/x")) {
+                let why = format!("ark_prefixes: `{prefix}` is not like `ark:/13030/c7` or `ark:/13030`");
+                found.push(("ark_prefixes", why));
+            }
+        }
+        if self.submitters.iter().any(|name| name.trim().is_empty()) {
+            found.push(("submitters", "submitters: a name is empty".into()));
+        }
         let Limits { files, file_bytes, object_bytes } = self.limits;
         for (key, number) in [("files", files), ("file_bytes", file_bytes), ("object_bytes", object_bytes)] {
             if number == 0 {
@@ -314,6 +332,18 @@ impl Profiles {
 
     pub fn iter(&self) -> impl Iterator<Item = &Profile> {
         self.by_name.values()
+    }
+
+    /// Those that a submitter may use.
+    pub fn visible_to(&self, submitter: &str) -> Self {
+        let mut visible = self.clone();
+        visible.by_name.retain(|_, profile| crate::rights::may_use(profile, submitter).is_ok());
+        visible
+    }
+
+    /// Whether there is one that is not for everybody.
+    pub fn any_restricted(&self) -> bool {
+        self.by_name.values().any(|profile| !profile.submitters.is_empty())
     }
 
     /// A profile by its name, or why there is none, with what was perhaps meant.

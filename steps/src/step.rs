@@ -13,6 +13,7 @@
 //! | a batch that is reporting | [`tell`] |
 //! | an access item | [`assemble`] |
 //! | what is left on the disk | [`clean`] |
+//! | the object that a job writes to: rights, and whose turn it is | [`object`] |
 //!
 //! A step gets a [`Task`] and the [`Services`], and answers with the [`Change`] that goes along with the job's
 //! transition, or with a [`Failure`]. It commits no transition itself: [`conclude`] does.
@@ -41,6 +42,7 @@ pub mod clean;
 pub mod download;
 pub mod estimate;
 pub mod expand;
+pub mod object;
 mod payload;
 pub mod process;
 pub mod record;
@@ -90,6 +92,12 @@ impl<'a> Task<'a> {
             progress: progress.clone(),
             cancel: cancel.clone(),
         })
+    }
+
+    /// Who this job writes for.
+    pub(crate) fn writer(&self) -> object::Writer<'_> {
+        let submitter = self.configuration.submitter.as_str();
+        object::Writer { profile: &self.profile, submitter, jid: Some(self.lease.jid()) }
     }
 
     /// Passed before an effect outside of the tree. An answer that takes too long counts as none.
@@ -146,7 +154,7 @@ pub async fn conclude(
             queue.fail(lease, &failed(why, true)).await?;
             Ok(Ending::Moved(JobState::Failed))
         }
-        Err(Failure::Again(why)) => {
+        Err(Failure::Again(why) | Failure::Blocked { why, .. }) => {
             queue.give_back(lease, Some(&why)).await?;
             Ok(Ending::GivenBack(why))
         }

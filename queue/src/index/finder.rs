@@ -26,7 +26,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
-use super::{Candidate, Counts, Index, Reason, Seen, Settings};
+use super::{Candidate, Counts, Index, Reason, Seen, Settings, Until};
 use crate::date::Clock;
 use crate::error::Result;
 use crate::ids::Jid;
@@ -208,6 +208,11 @@ impl Finder {
     /// watch meanwhile.
     pub fn locked_elsewhere(&self, entry: QueueRef) {
         self.shared.park_locked(entry.jid);
+    }
+
+    /// Parks a taken job until what it waits for has happened, which costs one watch. It may have happened before.
+    pub fn wait_until(&self, jid: Jid, until: Until) {
+        self.shared.park_until(jid, until);
     }
 
     /// Parks a taken job until [`Finder::unpark`] is called with the same key. What that waits for may have

@@ -11,11 +11,10 @@
 //!
 //! **When things break.** A claim without an identifier whose job nobody works on (it crashed, failed, or is
 //! gone) is taken over by whoever comes next, in a commit that checks that this is still so; the first job then
-//! finds the other's claim. While somebody works on it, the other waits by watches on the reservation and on
-//! the job's lock ([`Queue::watch_claim`]): mints are short, and no job that waits has what another waits for,
-//! because all ids of a job are claimed at once. An identifier that stands in the tree is never replaced.
+//! finds the other's claim. While somebody works on it, the other is parked until that job's lock is gone; no job that waits
+//! has what another waits for, because all ids of a job are claimed at once. An identifier that stands in the tree is never replaced.
 
-use ingest_store::recipes::{look, settle};
+use ingest_store::recipes::settle;
 use ingest_store::{Op, Stat};
 
 use super::TRIES;
@@ -153,23 +152,6 @@ impl Queue {
             Err(error) if error.failed_op().is_some_and(|op| op > 0) => Ok(false),
             Err(error) => Err(self.misfit(lease.jid(), error)),
         }
-    }
-
-    /// Returns when a claim that was busy is worth another look.
-    pub async fn watch_claim(&self, owner: &str, local_id: &str, holder: Jid) -> Result<()> {
-        let (at, lock) = (map::local_id(owner, local_id), JobNode::Lock.of(holder));
-        let (_, reservation) = look(&self.session, || self.session.watch_exists(at.as_str())).await?;
-        let (at_work, release) = look(&self.session, || self.session.watch_exists(lock.as_str())).await?;
-        let waits = |there: &LocalId| there.primary_id.is_empty() && there.jid == Some(holder);
-        let there = self.local_id(owner, local_id).await?;
-        if at_work.is_none() || !there.as_ref().is_some_and(waits) {
-            return Ok(());
-        }
-        tokio::select! {
-            _ = reservation.woken() => {}
-            _ = release.woken() => {}
-        }
-        Ok(())
     }
 
     /// The reservation of a local id.

@@ -175,8 +175,16 @@ pub(super) use transaction_of;
 macro_rules! inventory_of {
     ($inventory:ty) => {
         impl Inventory for $inventory {
-            fn record<'a>(&'a self, record: &'a Record) -> BoxFuture<'a, Result<Recorded>> {
-                recording::record(self, record).boxed()
+            fn record_after<'a>(
+                &'a self,
+                before: &'a [super::Unrecorded],
+                record: &'a Record,
+            ) -> BoxFuture<'a, Result<Recorded>> {
+                recording::record(self, before, record).boxed()
+            }
+
+            fn summary<'a>(&'a self, ark: &'a Ark) -> BoxFuture<'a, Result<Option<super::Summary>>> {
+                reading::summary(self, ark).boxed()
             }
 
             fn find<'a>(&'a self, owner: &'a str, local_id: &'a str) -> BoxFuture<'a, Result<Option<Ark>>> {

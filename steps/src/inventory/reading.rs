@@ -3,11 +3,11 @@
 //! **When things break.** Rows that this program could not have written are a failure that shows them, and
 //! never a guess.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::engine::{Engine, Sql, Transaction, Value};
 use super::tables::group;
-use super::{File, FileRows, Ingest, Object, Rows, Version};
+use super::{File, FileRows, Ingest, Object, Rows, Summary, Version};
 use crate::ark::Ark;
 use crate::digest::Digest;
 use crate::outcome::{Failure, Result};
@@ -89,6 +89,21 @@ pub(super) async fn rows(engine: &dyn Engine, ark: &str) -> Result<Option<Rows>>
     Ok((!none).then_some(rows))
 }
 
+pub(super) async fn summary(engine: &dyn Engine, ark: &Ark) -> Result<Option<Summary>> {
+    let mut transaction = engine.read().await?;
+    let look = "SELECT owner, collection, head FROM objects WHERE ark = $1";
+    let rows = transaction.rows(look.into(), vec![value(ark)]).await?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    let superseded = superseded(&mut *transaction, ark).await?;
+    Ok(Some(Summary { owner: row.text(0)?, collection: row.text(1)?, head: row.number(2)?, superseded }))
+}
+
+pub(super) async fn superseded(transaction: &mut dyn Transaction, ark: &Ark) -> Result<BTreeSet<u32>> {
+    let look = "SELECT version FROM superseded WHERE ark = $1";
+    let rows = transaction.rows(look.into(), vec![value(ark)]).await?;
+    rows.iter().map(|row| row.number(0)).collect()
+}
+
 pub(super) async fn object(engine: &dyn Engine, ark: &Ark) -> Result<Option<Object>> {
     let mut transaction = engine.read().await?;
     let look = "SELECT owner, collection FROM objects WHERE ark = $1";
@@ -96,6 +111,7 @@ pub(super) async fn object(engine: &dyn Engine, ark: &Ark) -> Result<Option<Obje
     let Some(row) = rows.first() else { return Ok(None) };
     let (owner, collection) = (row.text(0)?, row.text(1)?);
     let mut files = files(&mut *transaction, ark, None).await?;
+    let superseded = superseded(&mut *transaction, ark).await?;
     let look = "SELECT v.version, v.idempotency_key, v.title, v.creator, v.date,
             i.bid, i.jid, i.submitter, i.profile, i.at
         FROM versions v JOIN ingests i ON i.ark = v.ark AND i.version = v.version
@@ -117,6 +133,7 @@ pub(super) async fn object(engine: &dyn Engine, ark: &Ark) -> Result<Option<Obje
                 profile: row.text(8)?,
                 at: row.parsed(9)?,
             },
+            superseded: superseded.contains(&version),
         });
     }
     let local_ids = local_ids_in(&mut *transaction, ark).await?;

@@ -1,30 +1,46 @@
 //! Recording a version: one transaction for both databases.
 //!
 //! The object's row is made or found, and locked by an update that changes nothing: from there on whoever
-//! else records the same object waits. Then either the version is there already, or it is the next one.
+//! else records the same object waits. Then either the version is there already, or it is the next one, perhaps after
+//! some that were stored and not recorded. A superseded version whose own job records it after all is served from then on.
 //!
 //! **When things break.** Every refusal leaves the transaction unfinished, and so nothing behind.
 
 use super::engine::{Engine, Sql, Transaction, Value};
 use super::tables::{group, insert};
-use super::{File, Record, Recorded, ledger, reading};
+use super::{File, Record, Recorded, Unrecorded, ledger, reading};
 use crate::outcome::{Failure, Result};
 
-pub(super) async fn record(engine: &dyn Engine, record: &Record) -> Result<Recorded> {
+pub(super) async fn record(
+    engine: &dyn Engine,
+    before: &[Unrecorded],
+    record: &Record,
+) -> Result<Recorded> {
     record.check()?;
+    before.iter().try_for_each(|one| one.record.check())?;
     let mut transaction = engine.write().await?;
-    let recorded = write(&mut *transaction, record).await?;
+    let recorded = write(&mut *transaction, before, record).await?;
     if !recorded.already {
         transaction.commit().await?;
     }
     Ok(recorded)
 }
 
-async fn write(transaction: &mut dyn Transaction, record: &Record) -> Result<Recorded> {
-    let head = locked_head(transaction, record).await?;
+async fn write(
+    transaction: &mut dyn Transaction,
+    before: &[Unrecorded],
+    record: &Record,
+) -> Result<Recorded> {
+    let mut head = locked_head(transaction, record).await?;
     refuse_another_version_of_the_same_work(transaction, record).await?;
     if record.version <= head {
         return compare(transaction, record).await;
+    }
+    for one in before.iter().filter(|one| one.record.version < record.version) {
+        if one.record.version == head + 1 {
+            insert_unrecorded(transaction, one).await?;
+            head += 1;
+        }
     }
     if record.version != head + 1 {
         let newest = if head == 0 { "there is none yet".into() } else { format!("the newest is {head}") };
@@ -44,6 +60,18 @@ async fn write(transaction: &mut dyn Transaction, record: &Record) -> Result<Rec
     Ok(Recorded { already: false })
 }
 
+async fn insert_unrecorded(transaction: &mut dyn Transaction, one: &Unrecorded) -> Result<()> {
+    let record = &one.record;
+    insert_version(transaction, record).await?;
+    insert_files(transaction, record).await?;
+    claim_local_ids(transaction, record).await?;
+    if one.superseded {
+        let mark = "INSERT INTO superseded (ark, version) VALUES ($1, $2)";
+        transaction.execute(mark.into(), vec![ark(record), record.version.into()]).await?;
+    }
+    Ok(())
+}
+
 /// The newest version of the object, which is the caller's alone until the transaction ends.
 async fn locked_head(transaction: &mut dyn Transaction, record: &Record) -> Result<u32> {
     let make =
@@ -56,8 +84,9 @@ async fn locked_head(transaction: &mut dyn Transaction, record: &Record) -> Resu
     let row = rows.first().ok_or_else(|| refused(record, "its object was deleted just now"))?;
     let owner = row.text(0)?;
     if owner != record.owner {
-        let why = format!("the object belongs to {owner}, and this version is of {}", record.owner);
-        return Err(refused(record, &why));
+        // It is decided before anything is stored. Whose it is, is not for whoever submitted.
+        tracing::warn!(ark = %record.ark, owner, submitted_for = record.owner, "not recorded: it is another owner's object");
+        return Err(refused(record, "the object is not one of this owner"));
     }
     row.number(1)
 }
@@ -92,6 +121,9 @@ async fn compare(transaction: &mut dyn Transaction, record: &Record) -> Result<R
     }
     let known = reading::files(transaction, &record.ark, Some(record.version)).await?;
     let known = known.into_iter().next().map(|(_, files)| files).unwrap_or_default();
+    if reading::superseded(transaction, &record.ark).await?.contains(&record.version) {
+        return revive(transaction, &known, record).await;
+    }
     if let Some(difference) = difference(&known, &sorted(&record.files)) {
         return Err(refused(record, &format!("it was recorded with other files: {difference}")));
     }
@@ -100,6 +132,25 @@ async fn compare(transaction: &mut dyn Transaction, record: &Record) -> Result<R
         return Err(refused(record, &format!("it was recorded without the local id `{missing}`")));
     }
     Ok(Recorded { already: true })
+}
+
+/// The job of a superseded version records it after all. Newer ones stay the newer ones.
+async fn revive(transaction: &mut dyn Transaction, known: &[File], record: &Record) -> Result<Recorded> {
+    if let Some(difference) = difference(known, &sorted(&record.files)) {
+        return Err(refused(record, &format!("it was kept with other files: {difference}")));
+    }
+    let version =
+        "UPDATE versions SET idempotency_key = $3, title = $4, creator = $5, date = $6 WHERE ark = $1 AND version = $2";
+    let described = [&record.title, &record.creator, &record.date].map(Value::from);
+    let values = [ark(record), record.version.into(), (&record.key).into()].into_iter().chain(described);
+    transaction.execute(version.into(), values.collect()).await?;
+    let ingest = "UPDATE ingests SET bid = $3, jid = $4, submitter = $5, profile = $6, at = $7
+        WHERE ark = $1 AND version = $2";
+    transaction.execute(ingest.into(), ingest_values(record)).await?;
+    claim_local_ids(transaction, record).await?;
+    let unmark = "DELETE FROM superseded WHERE ark = $1 AND version = $2";
+    transaction.execute(unmark.into(), vec![ark(record), record.version.into()]).await?;
+    Ok(Recorded { already: false })
 }
 
 /// The first thing in which two sorted lists differ.
@@ -131,8 +182,14 @@ async fn insert_version(transaction: &mut dyn Transaction, record: &Record) -> R
     let described = [&record.title, &record.creator, &record.date].map(Value::from);
     let values = [ark(record), record.version.into(), (&record.key).into()].into_iter().chain(described);
     transaction.execute(version.into(), values.collect()).await?;
+    let ingest = "INSERT INTO ingests (ark, version, bid, jid, submitter, profile, at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7)";
+    transaction.execute(ingest.into(), ingest_values(record)).await
+}
+
+fn ingest_values(record: &Record) -> Vec<Value> {
     let ingest = &record.ingest;
-    let values = vec![
+    vec![
         ark(record),
         record.version.into(),
         Value::Text(ingest.bid.to_string()),
@@ -140,10 +197,7 @@ async fn insert_version(transaction: &mut dyn Transaction, record: &Record) -> R
         (&ingest.submitter).into(),
         (&ingest.profile).into(),
         Value::Text(ingest.at.to_string()),
-    ];
-    let ingest = "INSERT INTO ingests (ark, version, bid, jid, submitter, profile, at)
-        VALUES ($1, $2, $3, $4, $5, $6, $7)";
-    transaction.execute(ingest.into(), values).await
+    ]
 }
 
 async fn insert_files(transaction: &mut dyn Transaction, record: &Record) -> Result<()> {

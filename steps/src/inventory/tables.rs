@@ -86,6 +86,15 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         "INSERT INTO counters (name, next)
             SELECT 'jobs', COALESCE(MAX(CAST(SUBSTR(jid, 4) AS BIGINT)) + 1, 0) FROM ingests",
     ],
+    &[
+        // Versions that were stored, and whose job never recorded them: kept, and not served.
+        "CREATE TABLE superseded (
+            ark TEXT NOT NULL,
+            version BIGINT NOT NULL,
+            PRIMARY KEY (ark, version),
+            FOREIGN KEY (ark, version) REFERENCES versions (ark, version)
+        )",
+    ],
 ];
 
 /// Does the migrations that are missing. The transaction is alone in the database.

@@ -1,8 +1,10 @@
 //! The check of a pending job: what can be known of its payload before anything is done for it.
 //!
 //! An object manifest is fetched and read whole: its digest, its faults, its number of files and bytes, its
-//! hosts. A file or container that was uploaded to this machine is read for its size and digest, and a file for whether it
-//! is a manifest, which is not stored as a file. Others pass: theirs are checked when they are downloaded.
+//! hosts. A job with an identifier that was given, or with local ids, is asked whether it may write to that object, before
+//! anything is fetched ([`rights`](crate::rights)). A file or container that was uploaded to this machine is read for its
+//! size and digest, and a file for whether it is a manifest, which is not stored as a file. Others pass: theirs are checked
+//! when they are downloaded.
 //!
 //! **When things break.** What is wrong with the payload is [`Failure::Hopeless`], with every reason. A payload
 //! that cannot be had now is not wrong: the job goes on with a note, and fails where it is downloaded, from
@@ -13,20 +15,56 @@ use ingest_queue::plan::job::Change;
 
 use super::expand::gather::{Found, RowRules, each_row};
 use super::expand::rows::watched;
-use super::{Payload, Task};
+use super::{Payload, Task, object};
+use crate::ark::Ark;
 use crate::digest::Digest;
 use crate::fetch::{Fetched, Most, Wanted, redacted};
 use crate::manifest::{self, Kind, validate};
 use crate::outcome::{Failure, Result};
 use crate::payload::{self, FIRST_BYTES, MANIFEST_AS_FILE, PayloadKind};
+use crate::rights;
 use crate::services::{Services, blocking};
 
 /// What bounds a manifest.
 pub(super) const LONGEST: &str = "expanding.max_manifest";
 
+/// In the configuration of a job: its identifier was given.
+pub(super) const GIVEN: &str = "given_identifier";
+
 /// Whether there is something to check. What cannot be read is to be looked at.
-pub fn is_needed(configuration: &Configuration) -> bool {
-    Payload::of(configuration).map_or(true, |payload| is_to_be_read(&payload))
+pub fn is_needed(configuration: &Configuration, services: &Services) -> bool {
+    let is_given = configuration.other.contains_key(GIVEN);
+    // A local id leads to an object of its owner; who may write to that is a question only if somebody may not.
+    let is_restricted =
+        || !configuration.local_id.is_empty() && services.profiles.read().any_restricted();
+    is_given || is_restricted() || Payload::of(configuration).map_or(true, |payload| is_to_be_read(&payload))
+}
+
+/// Refuses a job that has no right to the object that it names.
+async fn check_rights(task: &Task<'_>, services: &Services) -> Result<()> {
+    let (writer, owner) = (task.writer(), &task.profile.owner);
+    rights::may_use(&task.profile, writer.submitter).map_err(Failure::hopeless)?;
+    let Some(inventory) = &services.inventory else { return Ok(()) };
+    let mut led_to = Vec::new();
+    for id in task.identifiers.local_id.iter().map(|id| id.trim()).filter(|id| !id.is_empty()) {
+        task.progress.beat();
+        led_to.extend(inventory.find(owner, id).await?);
+        let reserved = task.queue.local_id(owner, id).await?.map(|reserved| reserved.primary_id);
+        led_to.extend(reserved.and_then(|ark| ark.parse::<Ark>().ok()));
+    }
+    let given = task.identifiers.primary_id.as_deref().map(str::trim).filter(|id| !id.is_empty());
+    let given = given.map(str::parse::<Ark>).transpose();
+    let given = given.map_err(|error| Failure::hopeless(format!("the primary identifier: {error}")))?;
+    for ark in &led_to {
+        object::may_write(task.queue, services, &writer, ark, rights::Found::ByLocalId).await?;
+    }
+    match given.filter(|ark| !led_to.contains(ark) && task.identifiers.minted().is_none()) {
+        Some(ark) => {
+            let found = rights::given(&ark, &task.profile);
+            object::may_write(task.queue, services, &writer, &ark, found).await.map(|_| ())
+        }
+        None => Ok(()),
+    }
 }
 
 fn is_to_be_read(payload: &Payload) -> bool {
@@ -41,10 +79,15 @@ pub async fn run(task: &mut Task<'_>, services: &Services) -> Result<Change> {
     let own = services.fetcher.rules().public_url.clone();
     let rules = RowRules { profile: task.profile.as_ref().clone(), own };
     rules.url(payload.url.as_str()).map_err(Failure::hopeless)?;
-    if !is_to_be_read(&payload) {
-        return Ok(Change::default());
+    match check_rights(task, services).await {
+        // It is asked again before anything is stored.
+        Err(Failure::Later(why) | Failure::Fail(why)) => {
+            return Ok(Change::message(format!("its rights could not be checked: {why}")));
+        }
+        checked => checked?,
     }
     let checked = match payload.kind {
+        _ if !is_to_be_read(&payload) => Ok(()),
         PayloadKind::ObjectManifest => object_manifest(task, services, &payload, rules).await,
         _ => local(task, services, &payload).await,
     };

@@ -128,6 +128,10 @@ impl Scene<'_> {
         if let Some(held) = self.hold(lease).await? {
             return Ok(held);
         }
+        if let Err(why) = crate::rights::may_use(self.profile, &self.submission.submitter) {
+            self.queue.fail_batch(lease, &why).await?;
+            return Ok(Expansion::Failed(why));
+        }
         let gathered = match self.gather(manifest).await {
             Ok(gathered) => gathered,
             Err(failure @ (Failure::Later(_) | Failure::Fail(_))) if of_our_disk(&failure, manifest) => {

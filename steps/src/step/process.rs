@@ -1,9 +1,10 @@
 //! `processing`: the object gets its identifier and the files that describe it, and is stored.
 //!
 //! 1. `identify`: the identifier that its local ids have, or the given one, or a new one, written into the
-//!    tree at once.
+//!    tree at once. The job has to have a right to that object ([`rights`](crate::rights)), and it has to be its turn
+//!    ([`object`](super::object)).
 //! 2. `system`: the system files and the storage manifest, in this attempt's own directory.
-//! 3. Under the storage lock of the object: the version is stored, with a key that all attempts share, and what
+//! 3. Under the storage lock of the object: rights and turn are looked at again, the version is stored, with a key that all attempts share, and what
 //!    the storage answers is compared with what was sent, file by file.
 //! 4. `/jobs/JID/inventory` says what was stored; then a minted identifier is published.
 //!
@@ -12,7 +13,7 @@
 //!
 //! **When things break.** Everything can be run again. A version that was stored under the same key is found and
 //! not stored twice; so is one that this job stored before somebody requeued it, if the files are the same.
-//! The lock on the object is waited for by a watch; it ends with the session, or with this step. Files that are not on
+//! A job that finds the object locked is parked until it is free; the lock ends with the session, or with this step. Files that are not on
 //! this disk have to be downloaded again.
 
 pub(crate) mod identify;
@@ -67,7 +68,7 @@ pub async fn run(task: &mut Task<'_>, services: &Services) -> Result<Change> {
         task.queue.write(task.lease, &[Write::Store(store), Write::Inventory(inventory)]).await?;
         return Ok(Change::message(format!("{}, {count} files for the storage service", named.ark)));
     }
-    let said = store::store(task, &*storage, mode, &named.ark, object).await?;
+    let said = store::store(task, services, &*storage, mode, &named, object).await?;
     publish(task, services, &named).await?;
     Ok(Change::message(format!("{} version {}, {count} files", named.ark, said.version)))
 }

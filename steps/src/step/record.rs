@@ -4,8 +4,8 @@
 //! with its size and digest. Then the version goes into the inventory, in one transaction, under the object's
 //! inventory lock. Only after that the job gives up its local ids: from now on the inventory knows them.
 //!
-//! A version that is recorded before the one before it waits for that: it watches the object's inventory lock,
-//! and tries again whenever somebody has had it. After [`PATIENCE`] the job is given back.
+//! A version waits, parked, for one before it that is being recorded. Versions before it that nobody will record are
+//! recorded with it, as superseded: kept and not served. See [`object`](super::object).
 //!
 //! Where the inventory is outside ([`is_ours`] says so) this step is not run. The reservations of local ids then
 //! stay until the job is completed and the janitor finds them, as `fsck` does.
@@ -13,26 +13,22 @@
 //! **When things break.** Recording is repeatable: what is there already, of the same job with the same files, is
 //! taken as done. A storage that does not have what was stored fails the job.
 
-use std::time::Duration;
-
 use ingest_queue::map::JobNode;
 use ingest_queue::names::Side;
-use ingest_queue::nodes;
+use ingest_queue::nodes::{self, Identifiers, Metadata};
 use ingest_queue::plan::job::Change;
+use ingest_queue::states::JobState;
 
 use super::Task;
+use super::object::{Author, Stage, signed};
 use super::process::Said;
-use super::process::identify::waiting;
 use super::process::lock;
 use super::process::system::mime;
 use crate::ark::Ark;
-use crate::inventory::{File, Ingest, Inventory, Record, Recorded};
+use crate::inventory::{File, Ingest, Inventory, Record, Recorded, Unrecorded};
 use crate::outcome::{Failure, Result};
 use crate::services::Services;
-use crate::storage::{Storage, StoredManifest};
-
-/// How long a job waits for the versions before its own.
-pub const PATIENCE: Duration = Duration::from_mins(1);
+use crate::storage::{Kept, Storage, StoredManifest};
 
 /// Whether this node records at all.
 pub fn is_ours(services: &Services) -> bool {
@@ -41,19 +37,15 @@ pub fn is_ours(services: &Services) -> bool {
 
 /// Records the version that a job has stored.
 pub async fn run(task: &mut Task<'_>, services: &Services) -> Result<Change> {
-    run_within(task, services, PATIENCE).await
-}
-
-/// The same, with how long it waits for the versions before.
-pub async fn run_within(task: &mut Task<'_>, services: &Services, patience: Duration) -> Result<Change> {
     let Some(inventory) = services.inventory.clone() else {
         return Err(Failure::fail("the inventory is outside, and recording is not this node's work"));
     };
     let ark = ark(task)?;
     let said = said(task).await?;
-    let stored = read_back(&**services.storage_of(&task.profile)?, &ark, &said).await?;
+    let storage = services.storage_of(&task.profile)?.clone();
+    let stored = read_back(&*storage, &ark, &said).await?;
     let record = record(task, ark, &said, &stored);
-    let recorded = patiently(task, &*inventory, &record, patience).await?;
+    let recorded = once(task, &*inventory, &*storage, &record).await?;
     let owner = task.identifiers.owner().unwrap_or(&task.profile.owner).to_owned();
     for local_id in &record.local_ids {
         task.queue.free_local_id(task.lease, &owner, local_id).await?;
@@ -100,13 +92,6 @@ async fn read_back(storage: &dyn Storage, ark: &Ark, said: &Said) -> Result<Stor
 
 fn record(task: &Task<'_>, ark: Ark, said: &Said, stored: &StoredManifest) -> Record {
     let job = task.lease.job();
-    let files = stored.files.iter().map(|(path, kept)| File {
-        path: path.clone(),
-        size: kept.size,
-        digests: vec![kept.digest.clone()],
-        mime: mime(path),
-    });
-    let text = |value: &Option<String>| value.clone().filter(|text| !text.trim().is_empty());
     Record {
         ark,
         owner: task.profile.owner.clone(),
@@ -117,7 +102,7 @@ fn record(task: &Task<'_>, ark: Ark, said: &Said, stored: &StoredManifest) -> Re
         title: text(&task.metadata.erc_what),
         creator: text(&task.metadata.erc_who),
         date: text(&task.metadata.erc_when),
-        files: files.collect(),
+        files: files(stored),
         ingest: Ingest {
             bid: job.bid,
             jid: job.jid,
@@ -128,57 +113,109 @@ fn record(task: &Task<'_>, ark: Ark, said: &Said, stored: &StoredManifest) -> Re
     }
 }
 
-/// Records a version after the one before it.
-async fn patiently(
-    task: &mut Task<'_>,
-    inventory: &dyn Inventory,
-    record: &Record,
-    patience: Duration,
-) -> Result<Recorded> {
-    let deadline = tokio::time::Instant::now() + patience;
-    let ark = record.ark.to_string();
-    loop {
-        let why = match once(task, inventory, record, &ark).await {
-            Err(Failure::Fail(why)) => why,
-            answer => return answer,
-        };
-        // The watch first: whoever records after this look wakes it.
-        let (_, watch) = task.queue.watch_object(Side::Inventory, &ark).await?;
-        let head = match inventory.object(&record.ark).await? {
-            Some(object) => object.versions.last().map_or(0, |version| version.version),
-            None => 0,
-        };
-        if head.saturating_add(1) > record.version {
-            return Err(Failure::Fail(why));
-        }
-        if head.saturating_add(1) == record.version {
-            // It came meanwhile, or something else is wrong that the next try tells.
-            match once(task, inventory, record, &ark).await {
-                Err(Failure::Fail(again)) if again == why => {}
-                answer => return answer,
-            }
-            return Err(Failure::Fail(why));
-        }
-        let woken = waiting(task, tokio::time::timeout_at(deadline, watch.woken())).await?;
-        if woken.is_err() {
-            return Err(Failure::Again(format!("{why}; it waits for the job of version {}", head + 1)));
-        }
-    }
+fn files(stored: &StoredManifest) -> Vec<File> {
+    let file = |(path, kept): (&String, &Kept)| File {
+        path: path.clone(),
+        size: kept.size,
+        digests: vec![kept.digest.clone()],
+        mime: mime(path),
+    };
+    stored.files.iter().map(file).collect()
 }
 
+fn text(value: &Option<String>) -> Option<String> {
+    value.clone().filter(|text| !text.trim().is_empty())
+}
+
+/// Records a version under the object's lock, with those before it that nobody will record.
 async fn once(
     task: &mut Task<'_>,
     inventory: &dyn Inventory,
+    storage: &dyn Storage,
     record: &Record,
-    ark: &str,
 ) -> Result<Recorded> {
-    lock(task, Side::Inventory, ark).await?;
-    let recorded = match task.gate().await {
-        Ok(()) => inventory.record(record).await,
-        Err(failure) => Err(failure),
+    let ark = record.ark.to_string();
+    lock(task, Side::Inventory, &ark).await?;
+    let recorded = async {
+        task.gate().await?;
+        let before = unrecorded(task, inventory, storage, record).await?;
+        task.gate().await?;
+        inventory.record_after(&before, record).await
     };
-    let unlocked = task.queue.unlock_object(task.lease, Side::Inventory, ark).await;
+    let recorded = recorded.await;
+    let unlocked = task.queue.unlock_object(task.lease, Side::Inventory, &ark).await;
     let recorded = recorded?;
     unlocked?;
     Ok(recorded)
+}
+
+/// The versions between what is recorded and this one; see [`object`](super::object). One that is being recorded is waited for.
+async fn unrecorded(
+    task: &Task<'_>,
+    inventory: &dyn Inventory,
+    storage: &dyn Storage,
+    record: &Record,
+) -> Result<Vec<Unrecorded>> {
+    let ark = &record.ark;
+    let head = inventory.summary(ark).await?.map_or(0, |summary| summary.head);
+    let mut before = Vec::new();
+    for version in head.saturating_add(1)..record.version {
+        task.progress.beat();
+        let Some(stored) = storage.manifest(&ark.to_string(), Some(version)).await? else {
+            let why = format!("{ark} version {version} is neither recorded nor in the storage; audit it");
+            return Err(Failure::fail(why));
+        };
+        let author = Author::of(task.queue, &stored).await?;
+        let is_own = |author: &&Author| author.jid == task.lease.jid();
+        let other = author.as_ref().filter(|author| !is_own(author));
+        if let Some(author) = other.filter(|author| author.stage() == Stage::Recording) {
+            return Err(author.waits(ark, version, JobState::Recording));
+        }
+        let has_recorded = other.filter(|author| author.stage() == Stage::After);
+        let superseded = has_recorded.is_none();
+        tracing::warn!(%ark, version, author = author.as_ref().map(|author| author.jid.to_string()), superseded,
+            "a version was stored and is not recorded; it is recorded with the next one");
+        let mut one = unvouched(record, &stored);
+        if let Some(author) = has_recorded {
+            vouch(task, author, &mut one).await?;
+        }
+        before.push(Unrecorded { record: one, superseded });
+    }
+    Ok(before)
+}
+
+/// What the storage alone says of a version.
+fn unvouched(next: &Record, stored: &StoredManifest) -> Record {
+    let version = stored.version;
+    let (jid, bid, submitter) = signed(&stored.message).unwrap_or((next.ingest.jid, next.ingest.bid, ""));
+    Record {
+        version,
+        key: stored.key.clone().unwrap_or_else(|| format!("unrecorded-v{version}")),
+        local_ids: Vec::new(),
+        title: None,
+        creator: None,
+        date: None,
+        files: files(stored),
+        ingest: Ingest {
+            bid,
+            jid,
+            submitter: submitter.to_owned(),
+            at: stored.created.parse().unwrap_or(next.ingest.at),
+            ..next.ingest.clone()
+        },
+        ..next.clone()
+    }
+}
+
+/// Its job is still there and says more.
+async fn vouch(task: &Task<'_>, author: &Author, record: &mut Record) -> Result<()> {
+    let jid = author.jid;
+    let identifiers: Option<Identifiers> = task.queue.node(jid, JobNode::Identifiers).await?;
+    let metadata: Option<Metadata> = task.queue.node(jid, JobNode::Metadata).await?;
+    let (identifiers, metadata) = (identifiers.unwrap_or_default(), metadata.unwrap_or_default());
+    record.local_ids = identifiers.local_id;
+    record.title = text(&metadata.erc_what);
+    record.creator = text(&metadata.erc_who);
+    record.date = text(&metadata.erc_when);
+    Ok(())
 }

@@ -49,8 +49,9 @@ pub struct Requested {
 /// Finds an object and queues it to be put together. What is not there is [`Failure::Hopeless`], and says so.
 pub async fn request(queue: &Queue, services: &Services, request: &Request) -> Result<Requested> {
     let ark: Ark = request.ark.parse().map_err(|error| Failure::hopeless(format!("{error}")))?;
+    let version = served(services, &ark, request.version).await?;
     let ark = ark.to_string();
-    let (storage, manifest) = look_up(services, &ark, request.version).await?;
+    let (storage, manifest) = look_up(services, &ark, version).await?;
     let bytes = manifest.files.values().fold(0_u64, |sum, file| sum.saturating_add(file.size));
     let settings = &services.settings.access;
     let size = if bytes >= settings.large_from { AccessSize::Large } else { AccessSize::Small };
@@ -69,6 +70,26 @@ pub async fn request(queue: &Queue, services: &Services, request: &Request) -> R
     let aid = queue.create_access(size, &token).await?;
     let token = format!("{}-{aid}-{secret}", size.name());
     Ok(Requested { size, aid, token, version: manifest.version, bytes, anticipated })
+}
+
+/// The version that is meant: one that is recorded, and not superseded. Where the inventory is outside nothing is known of
+/// that, and the storage decides.
+async fn served(services: &Services, ark: &Ark, version: Option<u32>) -> Result<Option<u32>> {
+    let Some(inventory) = &services.inventory else { return Ok(version) };
+    let none = || Failure::hopeless(format!("there is no object {ark} here"));
+    let summary = inventory.summary(ark).await?.ok_or_else(none)?;
+    let newest = summary.current().ok_or_else(none)?;
+    match version {
+        None => Ok(Some(newest)),
+        Some(version) if version == 0 || version > summary.head => Err(Failure::hopeless(format!(
+            "{ark} has no version {version}; it has the versions 1 to {}",
+            summary.head
+        ))),
+        Some(version) if summary.superseded.contains(&version) => Err(Failure::hopeless(format!(
+            "version {version} of {ark} was never completed and is not served; the newest that is, is {newest}"
+        ))),
+        Some(version) => Ok(Some(version)),
+    }
 }
 
 /// The storage that has the object, and the version that is meant. One that cannot be asked matters only if

@@ -10,6 +10,7 @@ use crate::outcome::{Failure, Result};
 use crate::profile::Profile;
 use crate::services::DIGEST;
 use crate::step::Payload;
+use crate::step::check::GIVEN;
 
 /// Makes the jobs of one batch.
 pub(super) struct Maker<'a> {
@@ -81,6 +82,9 @@ impl<'a> Maker<'a> {
         }
         if let Some(key) = &row.key {
             configuration.other.insert("key".into(), key.as_str().into());
+        }
+        if primary_id.is_some() {
+            configuration.other.insert(GIVEN.into(), true.into());
         }
         payload.write(&mut configuration);
         Ok(NewJob {

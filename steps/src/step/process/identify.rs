@@ -7,23 +7,21 @@
 //!
 //! **When things break.** Two identifiers that do not agree fail the job, with both named and nothing assigned. A
 //! name that was minted and could not be written down is used for nothing: with the local minter a number is
-//! skipped, with EZID it is listed as an orphan. While another job mints for one of the local ids, this one waits
-//! for it, by watches, and stays cancellable.
+//! skipped, with EZID it is listed as an orphan. While another job mints for one of the local ids, this one is parked.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
+use ingest_queue::index::Until;
+use ingest_queue::map::JobNode;
 use ingest_queue::names::local_ids::{Claimed, MOST};
 use ingest_queue::nodes::LocalId;
 
 use crate::ark::Ark;
 use crate::outcome::{Failure, Result};
+use crate::rights::{self, Found};
 use crate::services::Services;
-use crate::step::Task;
+use crate::step::{Task, object};
 use crate::storage::{Mode, Storage};
-
-/// How often a step that waits says that it is alive.
-pub(crate) const BEAT: Duration = Duration::from_secs(5);
 
 /// An identifier that stands in the tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +29,24 @@ pub(crate) struct Named {
     pub(crate) ark: Ark,
     /// The key that it was minted with; absent if it came from elsewhere, and is not ours to publish.
     pub(crate) minted: Option<String>,
+    found: Found,
+}
+
+impl Named {
+    /// Whether the job may store a version of this object, now.
+    pub(super) async fn may_store(
+        &self,
+        task: &Task<'_>,
+        services: &Services,
+        storage: &dyn Storage,
+    ) -> Result<()> {
+        let writer = task.writer();
+        let recorded = object::may_write(task.queue, services, &writer, &self.ark, self.found).await?;
+        if services.inventory.is_some() {
+            object::turn(task, storage, &self.ark, recorded.as_ref()).await?;
+        }
+        Ok(())
+    }
 }
 
 /// Finds or mints the identifier, and writes it down.
@@ -40,12 +56,14 @@ pub(super) async fn identify(
     mode: Mode,
     storage: &dyn Storage,
 ) -> Result<Named> {
+    rights::may_use(&task.profile, &task.configuration.submitter).map_err(Failure::hopeless)?;
     let owner = task.profile.owner.clone();
     let local_ids = local_ids(task)?;
     let mut known = Vec::new();
     if let Some(given) = task.identifiers.primary_id.as_deref().map(str::trim).filter(|id| !id.is_empty()) {
         known.push(("the job".to_owned(), ark(given)?));
     }
+    let given = known.len();
     let claims = claim(task, &owner, &local_ids).await?;
     for claim in claims.iter().filter(|claim| !claim.primary_id.is_empty()) {
         known.push((format!("the local id `{}`", claim.local_id.escape_debug()), ark(&claim.primary_id)?));
@@ -76,17 +94,37 @@ pub(super) async fn identify(
             ark
         }
     };
-    if mode == Mode::Update && storage.manifest(&ark.to_string(), None).await?.is_none() {
-        return Err(Failure::fail(format!(
-            "an update needs an object, and {ark} is not stored; submit it in the mode add"
-        )));
+    let found = match &minted {
+        Some(_) => Found::Minted,
+        None if known.len() > given => Found::ByLocalId,
+        None => rights::given(&ark, &task.profile),
+    };
+    let named = Named { ark, minted, found };
+    // Looked at before the files that describe it are made, and again under its lock.
+    if found != Found::Minted {
+        named.may_store(task, services, storage).await?;
+    }
+    let Named { ark, minted, .. } = named;
+    if mode == Mode::Update {
+        let is_there = match &services.inventory {
+            Some(inventory) => inventory.knows(&ark).await?,
+            None => storage.manifest(&ark.to_string(), None).await?.is_some(),
+        };
+        if !is_there && matches!(found, Found::Given { .. }) {
+            return Err(rights::refused(&ark, &task.profile));
+        }
+        if !is_there {
+            return Err(Failure::fail(format!(
+                "an update needs an object, and {ark} is not recorded; submit it in the mode add"
+            )));
+        }
     }
     task.identifiers.primary_id = Some(ark.to_string());
     if let Some(key) = &minted {
         task.identifiers.set_minted(key);
     }
     task.queue.assign(task.lease, &task.identifiers).await?;
-    Ok(Named { ark, minted })
+    Ok(Named { ark, minted, found })
 }
 
 /// A new name that neither the inventory nor the storage knows. A minter whose counter was lost or set back gives names
@@ -142,35 +180,21 @@ fn agreed(known: &[(String, Ark)]) -> Result<Option<Ark>> {
     }
 }
 
-/// Claims the local ids, after whoever is about to mint for one of them.
+/// Claims the local ids. While another job is about to mint for one of them this one is parked.
 async fn claim(task: &mut Task<'_>, owner: &str, local_ids: &[String]) -> Result<Vec<LocalId>> {
     if local_ids.is_empty() {
         return Ok(Vec::new());
     }
-    loop {
-        let claimed = task.queue.claim_local_ids(task.lease, owner, local_ids, &task.identifiers).await?;
-        let (local_id, jid) = match claimed {
-            Claimed::Busy { local_id, jid } => (local_id, jid),
-            Claimed::All(claims) => {
-                task.identifiers.local_id = local_ids.to_vec();
-                task.identifiers.set_owner(owner);
-                return Ok(claims);
-            }
-        };
-        waiting(task, task.queue.watch_claim(owner, &local_id, jid)).await??;
-    }
-}
-
-/// Waits for another job, and stays alive and cancellable.
-pub(crate) async fn waiting<T>(task: &Task<'_>, what: impl Future<Output = T>) -> Result<T> {
-    let mut beat = tokio::time::interval(BEAT);
-    task.progress.wait_began();
-    tokio::pin!(what);
-    loop {
-        tokio::select! {
-            done = &mut what => return Ok(done),
-            () = task.cancel.cancelled() => return Err(Failure::Cancelled),
-            _ = beat.tick() => task.progress.beat(),
+    match task.queue.claim_local_ids(task.lease, owner, local_ids, &task.identifiers).await? {
+        Claimed::All(claims) => {
+            task.identifiers.local_id = local_ids.to_vec();
+            task.identifiers.set_owner(owner);
+            Ok(claims)
+        }
+        Claimed::Busy { local_id, jid } => {
+            let local_id = local_id.escape_debug();
+            let why = format!("waits for {jid}, which gets an identifier for the local id `{local_id}`");
+            Err(Failure::Blocked { why, until: Until::Gone(JobNode::Lock.of(jid)) })
         }
     }
 }

@@ -1,18 +1,19 @@
 //! Storing a version under the object's lock, and what `/jobs/JID/inventory` says of it.
 
 use ingest_queue::error::Error;
+use ingest_queue::index::Until;
 use ingest_queue::jobs::Write;
 use ingest_queue::names::Side;
 use ingest_queue::nodes;
 use serde_json::Value;
 use sha2::Digest as _;
 
-use super::identify::waiting;
+use super::identify::Named;
 use super::system::Made;
-use crate::ark::Ark;
 use crate::digest::hex;
 use crate::outcome::{Failure, Result};
-use crate::step::Task;
+use crate::services::Services;
+use crate::step::{Task, object};
 use crate::storage::{Kept, Mode, Storage, StoreFile, StoreRequest, Stored, User};
 
 /// What processing says of a version: recording compares it with what the storage says.
@@ -30,24 +31,25 @@ pub struct Said {
 /// Stores, compares, and writes down what was stored.
 pub(super) async fn store(
     task: &mut Task<'_>,
+    services: &Services,
     storage: &dyn Storage,
     mode: Mode,
-    ark: &Ark,
+    named: &Named,
     object: Made,
 ) -> Result<Said> {
     let job = task.lease.job();
     let submitter = task.configuration.submitter.clone();
     let request = StoreRequest {
-        ark: ark.to_string(),
+        ark: named.ark.to_string(),
         key: task.lease.effect_key(),
         mode,
         files: object.files,
-        message: format!("{} of {}, deposited by {submitter}", job.jid, job.bid),
+        message: object::signature(job.jid, job.bid, &submitter),
         user: User { name: if submitter.is_empty() { "unknown".into() } else { submitter }, address: None },
         manifest_url: Some(object.manifest),
     };
     lock(task, Side::Storage, &request.ark).await?;
-    let kept = keep(task, storage, &request).await;
+    let kept = keep(task, services, storage, named, &request).await;
     // In any case, and before anything else can fail.
     let unlocked = task.queue.unlock_object(task.lease, Side::Storage, &request.ark).await;
     let (stored, key) = kept?;
@@ -59,23 +61,32 @@ pub(super) async fn store(
     Ok(said)
 }
 
-/// Takes the lock on an object, after whoever has it.
+/// Takes the lock on an object. While another job has it this one is parked.
 pub(crate) async fn lock(task: &mut Task<'_>, side: Side, ark: &str) -> Result<()> {
-    loop {
-        match task.queue.lock_object(task.lease, side, ark).await {
-            Err(Error::Busy { .. }) => {}
-            answer => return Ok(answer?),
+    match task.queue.lock_object(task.lease, side, ark).await {
+        Err(Error::Busy { node, .. }) => {
+            let what = match side {
+                Side::Storage => "stores",
+                Side::Inventory => "records",
+            };
+            let why = format!("waits for another job, which {what} a version of {ark} on {node}");
+            Err(Failure::Blocked { why, until: Until::Gone(side.path(ark)) })
         }
-        let (locked, watch) = task.queue.watch_object(side, ark).await?;
-        if locked {
-            waiting(task, watch.woken()).await?;
-        }
+        answer => Ok(answer?),
     }
 }
 
 /// The version that holds these files, and its key.
-async fn keep(task: &Task<'_>, storage: &dyn Storage, request: &StoreRequest) -> Result<(Stored, String)> {
+async fn keep(
+    task: &Task<'_>,
+    services: &Services,
+    storage: &dyn Storage,
+    named: &Named,
+    request: &StoreRequest,
+) -> Result<(Stored, String)> {
     task.gate().await?;
+    // Under the lock it is decided again: what is recorded may be another job's since.
+    named.may_store(task, services, storage).await?;
     if let Some(found) = requeued(task, storage, request).await? {
         return Ok(found);
     }
