@@ -17,6 +17,11 @@ use axum::response::{IntoResponse, Response};
 use ingest_queue::batches::Created;
 use ingest_queue::ids::Bid;
 use ingest_queue::queue::Queue;
+use ingest_steps::ark::Ark;
+use ingest_steps::outcome::Failure;
+use ingest_steps::rights;
+use ingest_steps::services::Services;
+use ingest_steps::step::object::{self, Writer};
 use serde_json::{Map, Value};
 
 use super::app::App;
@@ -67,6 +72,9 @@ pub(crate) async fn submit(
     };
     let hosts = std::mem::take(&mut judged.hosts);
     judged.problems.extend(judge::names(hosts, &services.fetcher).await);
+    if judged.problems.is_empty() {
+        judged.problems.extend(no_right(&life.queue, &services, &judged).await?);
+    }
     if let Some(upload) = &given.upload
         && judged.problems.is_empty()
     {
@@ -78,6 +86,24 @@ pub(crate) async fn submit(
     }
     let created = create(&app, &life.queue, &caller, given, judged).await?;
     Ok(created)
+}
+
+/// Why this may not be added to the object whose identifier was given. It is asked again for each job, before anything is
+/// fetched and before anything is stored: if it cannot be known now, that decides.
+async fn no_right(queue: &Queue, services: &Services, judged: &Judged) -> Answer<Option<FieldProblem>> {
+    let submission = &judged.submission;
+    let given = submission.other.get("primary_id").and_then(Value::as_str);
+    let Some(ark) = given.and_then(|text| text.parse::<Ark>().ok()) else { return Ok(None) };
+    let Ok(profile) = services.profile(&submission.profile_name) else { return Ok(None) };
+    let writer = Writer { profile: &profile, submitter: &submission.submitter, jid: None };
+    match object::may_write(queue, services, &writer, &ark, rights::given(&ark, &profile)).await {
+        Err(Failure::Hopeless(message)) => Ok(Some(FieldProblem { field: "primary_id".to_owned(), message })),
+        Ok(_) => Ok(None),
+        Err(failure) => {
+            tracing::info!(%ark, %failure, "whether it may be written to is decided later");
+            Ok(None)
+        }
+    }
 }
 
 async fn read_it(app: &App, request: Request) -> Answer<Given> {
@@ -204,10 +230,17 @@ fn answer(status: StatusCode, created: Created, uuid: String, xml: bool) -> Resp
     (status = 200, body = ProfileList),
     (status = "default", body = Problem, content_type = "application/problem+json"),
 ))]
-/// Lists what deposits can be for
-pub(crate) async fn profiles(State(app): State<App>, _: Depositor) -> Answer<Json<ProfileList>> {
+/// Lists what the caller's deposits can be for
+pub(crate) async fn profiles(
+    State(app): State<App>,
+    Depositor(caller): Depositor,
+) -> Answer<Json<ProfileList>> {
     let services = app.life().await?.services();
-    let profiles = services.profiles.read().clone();
+    let all = services.profiles.read().clone();
+    let profiles = match caller.only() {
+        Some(own) => std::sync::Arc::new(all.visible_to(own)),
+        None => all,
+    };
     let line = |profile: &ingest_steps::profile::Profile| ProfileLine {
         name: profile.name.clone(),
         collection: profile.collection.clone(),

@@ -18,6 +18,7 @@ mod node;
 mod peers;
 mod reading;
 mod requests;
+mod rights;
 mod roles;
 #[path = "../kit/running.rs"]
 #[allow(dead_code, reason = "others use the rest of it")]

@@ -70,7 +70,8 @@ impl Worker {
     /// A pending job goes on at once, unless there is something to look at first.
     async fn let_in(&self, entry: QueueRef) -> Result<Option<Lease>, Error> {
         let queue = self.queue();
-        if self.house.work.is_real() && check::is_needed(&queue.configuration(entry.jid).await?, &self.life.services())
+        if self.house.work.is_real()
+            && check::is_needed(&queue.configuration(entry.jid).await?, &self.life.services())
         {
             return Ok(Some(queue.acquire(entry, &self.desk.holder).await?));
         }

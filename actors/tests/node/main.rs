@@ -30,4 +30,5 @@ mod tree;
 mod trick;
 mod unknown;
 mod upkeep;
+mod waiting;
 mod whole;

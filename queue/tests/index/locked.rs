@@ -4,8 +4,15 @@ use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::Arc;
 
+use ingest_queue::date::Date;
+use ingest_queue::dialect::Dialect;
+use ingest_queue::ids::Jid;
+use ingest_queue::index::Until;
+use ingest_queue::map::JobNode;
+use ingest_queue::names::Side;
+use ingest_queue::nodes::{JobStatus, Node as _};
 use ingest_queue::states::JobState;
-use ingest_store::{Op, Session};
+use ingest_store::{Mode, Op, Session};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -17,6 +24,8 @@ on_both_engines!(
     a_lock_that_is_written_to_is_still_a_lock,
     a_job_whose_lock_has_gone_meanwhile_comes_back_at_once,
     a_job_whose_holder_dies_comes_back,
+    a_job_comes_back_when_the_other_job_that_it_waits_for_is_in_another_state,
+    a_job_that_waits_for_a_lock_on_an_object_comes_back_when_it_goes,
     each_parked_job_has_one_watch_and_no_longer_than_it_is_parked,
     what_is_locked_elsewhere_is_tried_again_when_a_component_vanishes,
 );
@@ -63,6 +72,55 @@ async fn a_job_whose_lock_has_gone_meanwhile_comes_back_at_once(tree: &Tree) {
         finder.locked_elsewhere(next(&finder).await);
     }
     assert_eq!(next(&finder).await, pending(5, 1));
+}
+
+/// Writes the status of a job, as a commit on it does.
+async fn write_status(session: &Session, jid: Jid, state: JobState) {
+    let status = JobStatus::new(state, Date::from_millis(0)).write(Dialect::Design);
+    let at = JobNode::Status.of(jid);
+    if session.exists(at.as_str()).await.unwrap().is_some() {
+        session.set(at, status, None).await.unwrap();
+    } else {
+        session.create_with_parents(at.as_str(), status, Mode::Persistent).await.unwrap();
+    }
+}
+
+async fn a_job_comes_back_when_the_other_job_that_it_waits_for_is_in_another_state(tree: &Tree) {
+    let (session, other) = with_queues(tree).await;
+    put(&session, &[pending(5, 1)]).await;
+    let first = pending(5, 77).jid;
+    write_status(&other, first, JobState::Recording).await;
+    let finder = finder(&session).await;
+    let until = || Until::Moved(first, JobState::Recording);
+    finder.wait_until(next(&finder).await.jid, until());
+    // Somebody takes it and gives it back: that is no news.
+    write_status(&other, first, JobState::Recording).await;
+    put(&other, &[pending(5, 2)]).await;
+    assert_eq!(next(&finder).await, pending(5, 2), "it blocks no other");
+    assert_eq!((finder.counts(JobState::Pending).locked, finder.lock_watches()), (1, 1));
+    write_status(&other, first, JobState::Notify).await;
+    assert_eq!(next(&finder).await, pending(5, 1));
+    assert_eq!(finder.lock_watches(), 0);
+    // It has moved on already, or is deleted.
+    finder.wait_until(pending(5, 1).jid, until());
+    assert_eq!(next(&finder).await, pending(5, 1));
+    other.delete(JobNode::Status.of(first), None).await.unwrap();
+    finder.wait_until(pending(5, 1).jid, until());
+    assert_eq!(next(&finder).await, pending(5, 1));
+}
+
+async fn a_job_that_waits_for_a_lock_on_an_object_comes_back_when_it_goes(tree: &Tree) {
+    let (session, other) = with_queues(tree).await;
+    put(&session, &[pending(5, 1)]).await;
+    let lock = Side::Storage.path("ark:/13030/m5");
+    other.create_with_parents(lock.as_str(), "", Mode::Ephemeral).await.unwrap();
+    let finder = finder(&session).await;
+    finder.wait_until(next(&finder).await.jid, Until::Gone(lock.clone()));
+    let mut waiting = pin!(finder.next(JobState::Pending));
+    assert!(futures::poll!(waiting.as_mut()).is_pending());
+    other.delete(lock, None).await.unwrap();
+    assert_eq!(within(waiting).await.unwrap().entry, pending(5, 1));
+    assert_eq!(finder.lock_watches(), 0);
 }
 
 async fn a_job_whose_holder_dies_comes_back(tree: &Tree) {

@@ -8,7 +8,7 @@ use ingest_queue::names::local_ids::Claimed;
 use ingest_queue::nodes::{Identifiers, NameLock};
 use ingest_queue::plan::job::Action;
 
-use crate::tree::{Tree, on_both_engines, within};
+use crate::tree::{Tree, on_both_engines};
 use crate::world::{WHO, acquire, batch_of, clean, queue, queue_on, read, snapshot};
 
 on_both_engines!(
@@ -78,10 +78,7 @@ async fn what_a_dead_task_of_this_session_left_is_replaced_or_swept(tree: &Tree)
     let mut second = acquire(&elsewhere, jids[1]).await;
     let busy = elsewhere.lock_object(&mut second, Side::Storage, "ark:/13030/m5").await.unwrap_err();
     assert!(matches!(busy, Error::Busy { .. }), "{busy:?}");
-    let (locked, watch) = elsewhere.watch_object(Side::Storage, "ark:/13030/m5").await.unwrap();
-    assert!(locked);
     assert_eq!(queue.sweep_names().await.unwrap(), [map::storage_lock("ark:/13030/m5")]);
-    within(watch.woken()).await;
     elsewhere.lock_object(&mut second, Side::Storage, "ark:/13030/m5").await.unwrap();
     clean(queue.session(), Dialect::Design).await;
 }
@@ -98,10 +95,8 @@ async fn a_task_whose_job_was_taken_away_gives_its_object_back(tree: &Tree) {
     assert_eq!(here.sweep_names().await.unwrap(), [] as [String; 0]);
     let busy = elsewhere.lock_object(&mut next, Side::Inventory, "ark:/13030/m5").await.unwrap_err();
     assert!(matches!(busy, Error::Busy { .. }), "{busy:?}");
-    let (_, watch) = elsewhere.watch_object(Side::Inventory, "ark:/13030/m5").await.unwrap();
     let lost = here.unlock_object(&mut robbed, Side::Inventory, "ark:/13030/m5").await.unwrap_err();
     assert!(matches!(lost, Error::Lost { .. }), "{lost:?}");
-    within(watch.woken()).await;
     elsewhere.lock_object(&mut next, Side::Inventory, "ark:/13030/m5").await.unwrap();
     // It has nothing any more that it could give back.
     let theirs = here.unlock_object(&mut robbed, Side::Inventory, "ark:/13030/m5").await.unwrap_err();
@@ -148,9 +143,7 @@ async fn a_local_id_is_minted_for_by_one_job(tree: &Tree) {
     named.local_id = vec!["a".into(), "b".into()];
     named.set_owner("an owner");
     named.set_minted("key");
-    let woken = async { queue.watch_claim("an owner", "b", jids[0]).await.unwrap() };
-    let assigned = async { queue.assign(&mut first, &named).await.unwrap() };
-    within(async { tokio::join!(woken, assigned) }).await;
+    queue.assign(&mut first, &named).await.unwrap();
     queue.assign(&mut first, &named).await.unwrap();
     assert_eq!(queue.node::<Identifiers>(jids[0], JobNode::Identifiers).await.unwrap(), Some(named.clone()));
     // The second takes it, and keeps it when the first has gone.

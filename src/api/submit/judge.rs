@@ -18,6 +18,7 @@ use ingest_queue::nodes::{self, Other};
 use ingest_steps::digest::Digest;
 use ingest_steps::fetch::Fetcher;
 use ingest_steps::profile::{Profile, Profiles};
+use ingest_steps::rights;
 use serde_json::Value;
 use url::Url;
 
@@ -75,8 +76,16 @@ pub(super) struct Rules<'a> {
 pub(super) fn all(given: &mut Given, caller: &Caller, rules: &Rules<'_>) -> Judged {
     let mut judged = Judged { problems: std::mem::take(&mut given.problems), ..Judged::default() };
     let mut fields = Fields::of(std::mem::take(&mut given.fields), &mut judged);
-    let profile = profile(&mut fields, rules.profiles, &mut judged);
+    // What a depositor may not use is not there for it.
+    let visible = caller.only().map(|own| rules.profiles.visible_to(own));
+    let profile = profile(&mut fields, visible.as_ref().unwrap_or(rules.profiles), &mut judged);
     submitter(&mut fields, caller, &mut judged);
+    let submitter = judged.submission.submitter.clone();
+    if let Some(profile) = profile.as_ref().filter(|_| !submitter.is_empty())
+        && let Err(why) = rights::may_use(profile, &submitter)
+    {
+        judged.wrong("profile", why);
+    }
     payload(&mut fields, given.upload.is_some(), profile.as_ref(), rules, &mut judged);
     announced(&mut fields, given.upload.as_ref().map(|upload| upload.size), profile.as_ref(), &mut judged);
     described(&mut fields, &mut judged);

@@ -11,11 +11,7 @@ use super::tables::{group, insert};
 use super::{File, Record, Recorded, Unrecorded, ledger, reading};
 use crate::outcome::{Failure, Result};
 
-pub(super) async fn record(
-    engine: &dyn Engine,
-    before: &[Unrecorded],
-    record: &Record,
-) -> Result<Recorded> {
+pub(super) async fn record(engine: &dyn Engine, before: &[Unrecorded], record: &Record) -> Result<Recorded> {
     record.check()?;
     before.iter().try_for_each(|one| one.record.check())?;
     let mut transaction = engine.write().await?;
@@ -139,8 +135,7 @@ async fn revive(transaction: &mut dyn Transaction, known: &[File], record: &Reco
     if let Some(difference) = difference(known, &sorted(&record.files)) {
         return Err(refused(record, &format!("it was kept with other files: {difference}")));
     }
-    let version =
-        "UPDATE versions SET idempotency_key = $3, title = $4, creator = $5, date = $6 WHERE ark = $1 AND version = $2";
+    let version = "UPDATE versions SET idempotency_key = $3, title = $4, creator = $5, date = $6 WHERE ark = $1 AND version = $2";
     let described = [&record.title, &record.creator, &record.date].map(Value::from);
     let values = [ark(record), record.version.into(), (&record.key).into()].into_iter().chain(described);
     transaction.execute(version.into(), values.collect()).await?;

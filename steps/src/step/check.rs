@@ -35,8 +35,7 @@ pub(super) const GIVEN: &str = "given_identifier";
 pub fn is_needed(configuration: &Configuration, services: &Services) -> bool {
     let is_given = configuration.other.contains_key(GIVEN);
     // A local id leads to an object of its owner; who may write to that is a question only if somebody may not.
-    let is_restricted =
-        || !configuration.local_id.is_empty() && services.profiles.read().any_restricted();
+    let is_restricted = || !configuration.local_id.is_empty() && services.profiles.read().any_restricted();
     is_given || is_restricted() || Payload::of(configuration).map_or(true, |payload| is_to_be_read(&payload))
 }
 

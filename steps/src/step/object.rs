@@ -66,12 +66,7 @@ pub async fn may_write(
 }
 
 /// An object that is not recorded yet may be one of this owner, whose first version is under way.
-async fn wait_for_own(
-    queue: &Queue,
-    services: &Services,
-    writer: &Writer<'_>,
-    ark: &Ark,
-) -> Result<()> {
+async fn wait_for_own(queue: &Queue, services: &Services, writer: &Writer<'_>, ark: &Ark) -> Result<()> {
     let storage = services.storage_of(writer.profile)?;
     let Some(newest) = storage.manifest(&ark.to_string(), None).await? else { return Ok(()) };
     let Some(author) = Author::of(queue, &newest).await? else { return Ok(()) };

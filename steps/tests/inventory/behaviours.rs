@@ -2,7 +2,9 @@
 
 use ingest_queue::ids::Jid;
 use ingest_steps::digest::Algorithm;
-use ingest_steps::inventory::{BATCHES, Claim, Inventory, JOBS, Object, Record, Recorded, Version};
+use ingest_steps::inventory::{
+    BATCHES, Claim, Inventory, JOBS, Object, Record, Recorded, Unrecorded, Version,
+};
 use ingest_steps::outcome::Failure;
 
 use crate::place::{Place, on_both_databases};
@@ -31,6 +33,7 @@ fn version_of(record: &Record) -> Version {
         date: record.date.clone(),
         files: record.files.clone(),
         ingest: record.ingest.clone(),
+        superseded: false,
     }
 }
 
@@ -175,7 +178,39 @@ async fn an_object_keeps_its_owner(place: &Place) {
     let inventory = place.open().await;
     inventory.record(&record("m5a", 1, 1)).await.unwrap();
     let why = refused(&*inventory, &Record { owner: "somebody".into(), ..record("m5a", 2, 2) }).await;
-    assert!(why.contains(OWNER) && why.contains("somebody"), "{why}");
+    assert!(!why.contains(OWNER) && why.contains("not one of this owner"), "whose it is, is not told: {why}");
+}
+
+async fn a_version_that_was_not_recorded_is_superseded_by_the_next_one(place: &Place) {
+    let inventory = place.open().await;
+    inventory.record(&record("m5a", 1, 1)).await.unwrap();
+    let gap = |superseded| {
+        let record = Record { local_ids: Vec::new(), ..record("m5a", 2, 2) };
+        [Unrecorded { record, superseded }]
+    };
+    let third = record("m5a", 3, 3);
+    assert_eq!(inventory.record_after(&gap(true), &third).await, Ok(NEW));
+    let summary = inventory.summary(&third.ark).await.unwrap().unwrap();
+    assert_eq!((summary.head, summary.current(), summary.superseded), (3, Some(3), [2].into()));
+    assert_eq!((summary.owner.as_str(), summary.collection.as_str()), (OWNER, "ucop_demo"));
+    let versions = inventory.object(&third.ark).await.unwrap().unwrap().versions;
+    assert_eq!(versions.iter().map(|one| one.superseded).collect::<Vec<_>>(), [false, true, false]);
+    assert_eq!(versions[1].files, version_of(&gap(true)[0].record).files, "it is kept");
+    // Repeated, nothing changes.
+    assert_eq!(inventory.record_after(&gap(true), &third).await, Ok(ALREADY));
+    // Its own job records it after all.
+    let late = Record { key: format!("{}/recording/1", Jid::new(2)), ..record("m5a", 2, 2) };
+    let other = Record { files: Vec::new(), ..late.clone() };
+    assert!(refused(&*inventory, &other).await.contains("kept with other files"));
+    assert_eq!(inventory.record(&late).await, Ok(NEW));
+    assert_eq!(inventory.record(&late).await, Ok(ALREADY));
+    let summary = inventory.summary(&third.ark).await.unwrap().unwrap();
+    assert_eq!((summary.head, summary.superseded), (3, [].into()));
+    // One that the inventory had lost is recorded as it was.
+    let after = record("m5b", 2, 4);
+    let first = Unrecorded { record: record("m5b", 1, 5), superseded: false };
+    assert_eq!(inventory.record_after(&[first], &after).await, Ok(NEW));
+    assert_eq!(inventory.summary(&after.ark).await.unwrap().unwrap().superseded, [].into());
 }
 
 async fn a_local_id_leads_to_its_object(place: &Place) {
@@ -259,6 +294,7 @@ on_both_databases!(
     the_same_version_with_other_files_is_refused,
     versions_follow_without_gaps,
     an_object_keeps_its_owner,
+    a_version_that_was_not_recorded_is_superseded_by_the_next_one,
     a_local_id_leads_to_its_object,
     a_local_id_of_two_objects_is_refused_and_both_are_named,
     two_owners_may_have_the_same_local_id,

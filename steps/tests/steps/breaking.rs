@@ -9,7 +9,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use ingest_steps::ark::Ark;
-use ingest_steps::inventory::{Claim, Inventory, Object, Record, Recorded, Rows};
+use ingest_steps::inventory::{Claim, Inventory, Object, Record, Recorded, Rows, Summary, Unrecorded};
 use ingest_steps::minter::{MintRequest, Minter, Orphan};
 use ingest_steps::outcome::{Cancel, Failure, Progress, Result};
 use ingest_steps::services::Services;
@@ -160,8 +160,16 @@ impl Storage for Broken<Arc<dyn Storage>> {
 }
 
 impl Inventory for Broken<Arc<dyn Inventory>> {
-    fn record<'a>(&'a self, record: &'a Record) -> BoxFuture<'a, Result<Recorded>> {
-        self.plan.around("record", self.real.record(record)).boxed()
+    fn record_after<'a>(
+        &'a self,
+        before: &'a [Unrecorded],
+        record: &'a Record,
+    ) -> BoxFuture<'a, Result<Recorded>> {
+        self.plan.around("record", self.real.record_after(before, record)).boxed()
+    }
+
+    fn summary<'a>(&'a self, ark: &'a Ark) -> BoxFuture<'a, Result<Option<Summary>>> {
+        self.plan.around("summary", self.real.summary(ark)).boxed()
     }
 
     fn find<'a>(&'a self, owner: &'a str, local_id: &'a str) -> BoxFuture<'a, Result<Option<Ark>>> {

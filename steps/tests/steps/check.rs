@@ -155,10 +155,11 @@ async fn what_is_checked_when_it_is_downloaded_passes_without_a_request() {
     let file = payload(PayloadKind::File, server.url("/a"), Some(1), Some(sha256(b"x")));
     assert_eq!(checked(&stage, &file).await.1, None);
     assert!(server.asked("/a").is_empty());
-    let needed = |payload: &Payload| check::is_needed(&crate::kit::new_job(payload).configuration);
+    let needed =
+        |payload: &Payload| check::is_needed(&crate::kit::new_job(payload).configuration, &stage.services);
     assert!(!needed(&file));
     assert!(needed(&payload(PayloadKind::ObjectManifest, server.url("/a"), None, None)));
     assert!(needed(&payload(PayloadKind::File, "file:///a".parse().unwrap(), Some(1), None)));
-    assert!(check::is_needed(&ingest_queue::nodes::Configuration::default()));
+    assert!(check::is_needed(&ingest_queue::nodes::Configuration::default(), &stage.services));
     tree.close().await;
 }

@@ -33,7 +33,9 @@ mod process;
 mod process_faults;
 mod record;
 mod restored;
+mod rights;
 mod tell;
 #[allow(dead_code, unused_imports, unused_macros, reason = "each suite uses its part of it")]
 #[path = "../../../store/tests/support/tree.rs"]
 mod tree;
+mod unrecorded;

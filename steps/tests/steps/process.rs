@@ -2,22 +2,27 @@
 
 use std::sync::Arc;
 
+use ingest_queue::ids::Jid;
+use ingest_queue::index::Until;
 use ingest_queue::map::JobNode;
 use ingest_queue::nodes::{Identifiers, Inventory};
 use ingest_queue::plan::job::Action;
 use ingest_queue::states::JobState;
 use ingest_steps::ark::Ark;
 use ingest_steps::manifest;
-use ingest_steps::outcome::{Failure, Progress};
+use ingest_steps::outcome::Failure;
 use ingest_steps::payload::PayloadKind;
 use ingest_steps::step::{Ending, conclude, process};
 use ingest_steps::urls::{Urls, Verdict};
 
 use crate::kit::{OWNER, Stage, settings_in};
 use crate::made::{self, download, ingest, is_all, job, job_with, objects, primary, step, work};
-use crate::tree::{PATIENCE, Tree, on_both_engines, within};
+use crate::tree::{Tree, on_both_engines, within};
 
-on_both_engines!(two_jobs_with_one_local_id_get_one_identifier, the_lock_on_an_object_is_waited_for);
+on_both_engines!(
+    two_jobs_with_one_local_id_get_one_identifier,
+    a_job_that_finds_the_object_locked_is_parked_until_it_is_free,
+);
 
 const FILES: &[(&str, &str)] = &[("a.txt", "one"), ("dir/b c.xml", "<two/>")];
 
@@ -207,7 +212,7 @@ async fn an_update_needs_an_object() {
     };
     for (primary, mode, why, recoverable) in [
         (None, "update", "neither a primary_id nor a local id names one", true),
-        (Some("ark:/99999/fk4nobody"), "update", "ark:/99999/fk4nobody is not stored", true),
+        (Some("ark:/99999/fk4nobody"), "update", "no object ark:/99999/fk4nobody can be added to", false),
         (Some("fk4nobody"), "update", "`fk4nobody` is no ARK", false),
         (None, "replace", "`replace` is neither add nor update", false),
     ] {
@@ -285,43 +290,51 @@ async fn two_nodes(tree: &Tree) -> (Stage, Stage) {
     (here, there)
 }
 
+/// Works on both until both have come so far, parking whoever has to wait as a node does.
+async fn both_come_to(stages: [&Stage; 2], jids: [Jid; 2], to: JobState) {
+    let barrier = Arc::new(tokio::sync::Barrier::new(2));
+    let side = async |stage: &Stage, jid| {
+        let mut lease = stage.take(jid).await;
+        barrier.wait().await;
+        let answer = step(stage, &mut lease).await;
+        let is_blocked = matches!(answer, Err(Failure::Blocked { .. }));
+        let ending = conclude(&stage.queue, &mut lease, answer).await.unwrap();
+        assert!(is_blocked || matches!(ending, Ending::Moved(_)), "{ending:?}");
+    };
+    within(Box::pin(async { tokio::join!(side(stages[0], jids[0]), side(stages[1], jids[1])) })).await;
+    // One after the other, in whichever order they may.
+    for _ in 0..4 {
+        for (stage, jid) in stages.iter().zip(jids) {
+            if stage.status(jid).await.status != to {
+                work(stage, jid).await;
+            }
+        }
+    }
+    for jid in jids {
+        assert_eq!(stages[0].status(jid).await.status, to, "{:?}", stages[0].status(jid).await);
+    }
+}
+
 async fn two_jobs_with_one_local_id_get_one_identifier(tree: &Tree) {
     let (here, there) = two_nodes(tree).await;
     for round in 0..5 {
         let id = format!("id {round}");
         let one = job(&here, &[("a", &id)], &[&id, "x"][..1]).await;
         let two = job(&here, &[("b", &id)], &[&id]).await;
-        let barrier = Arc::new(tokio::sync::Barrier::new(2));
-        let side = async |stage: &Stage, jid| {
-            let mut lease = stage.take(jid).await;
-            barrier.wait().await;
-            let answer = step(stage, &mut lease).await;
-            conclude(&stage.queue, &mut lease, answer).await.unwrap()
-        };
-        let ended = within(Box::pin(async { tokio::join!(side(&here, one), side(&there, two)) })).await;
-        let stored = Ending::Moved(JobState::Recording);
-        assert_eq!(ended, (stored.clone(), stored));
+        both_come_to([&here, &there], [one, two], JobState::Notify).await;
         let ark = primary(&here, one).await.unwrap();
         assert_eq!(primary(&here, two).await, Some(ark.clone()));
         assert_eq!(objects(&here).await.len(), round + 1);
-        // Recorded in whichever order, at once.
-        let ended = within(Box::pin(async { tokio::join!(side(&there, one), side(&here, two)) })).await;
-        let done = Ending::Moved(JobState::Notify);
-        assert_eq!(ended, (done.clone(), done));
-        assert_eq!(made::recorded(&here, &ark).await.unwrap().versions.len(), 2);
+        let versions = made::recorded(&here, &ark).await.unwrap().versions;
+        assert_eq!(versions.iter().map(|version| version.superseded).collect::<Vec<_>>(), [false, false]);
         assert_eq!(here.queue.local_id(OWNER, &id).await.unwrap(), None);
     }
     here.fsck().await;
 }
 
-/// Returns when a step has begun to wait for another job.
-async fn waits(progress: &Progress) {
-    let begun = || async { (progress.waits() > 0).then_some(()) };
-    ingest_harness::eventually("a step that waits", PATIENCE, begun).await;
-}
-
-async fn the_lock_on_an_object_is_waited_for(tree: &Tree) {
+async fn a_job_that_finds_the_object_locked_is_parked_until_it_is_free(tree: &Tree) {
     let (here, there) = two_nodes(tree).await;
+    here.profile(|text| text.replace("[notify]", "ark_prefixes = [\"ark:/99999/fk4\"]\n[notify]"));
     let ark: Ark = "ark:/99999/fk4given".parse().unwrap();
     let given =
         |new: &mut ingest_queue::plan::job::NewJob| new.identifiers.primary_id = Some(ark.to_string());
@@ -330,28 +343,18 @@ async fn the_lock_on_an_object_is_waited_for(tree: &Tree) {
     let side = ingest_queue::names::Side::Storage;
     there.queue.lock_object(&mut lease, side, &ark.to_string()).await.unwrap();
     let mut waiting = here.take(one).await;
-    let mut task = here.task(&mut waiting).await;
-    let progress = task.progress.clone();
-    let unlocking = async {
-        waits(&progress).await;
-        assert_eq!(objects(&here).await.len(), 0, "it has nothing to do but to wait");
-        there.queue.unlock_object(&mut lease, side, &ark.to_string()).await.unwrap();
-    };
-    let (answer, ()) =
-        within(async { tokio::join!(process::run(&mut task, &here.services), unlocking) }).await;
-    answer.unwrap();
+    let answer = within(step(&here, &mut waiting)).await;
+    let until = Until::Gone(side.path(&ark.to_string()));
+    assert!(
+        matches!(&answer, Err(Failure::Blocked { why, until: found }) if why.contains("node-2") && *found == until),
+        "{answer:?}"
+    );
+    conclude(&here.queue, &mut waiting, answer).await.unwrap();
+    assert!(here.status(one).await.message.contains("waits for another job"), "{:?}", here.status(one).await);
+    assert_eq!(objects(&here).await.len(), 0, "it has nothing to do but to wait");
+    here.fsck().await;
+    there.queue.unlock_object(&mut lease, side, &ark.to_string()).await.unwrap();
+    assert_eq!(work(&here, one).await, Ending::Moved(JobState::Recording));
     assert_eq!(objects(&here).await.len(), 1);
-    // And it can be told to stop while it waits.
-    there.queue.lock_object(&mut lease, side, &ark.to_string()).await.unwrap();
-    here.queue.give_back(&mut waiting, None).await.unwrap();
-    let mut waiting = here.take(one).await;
-    let mut task = here.task(&mut waiting).await;
-    let (progress, cancel) = (task.progress.clone(), task.cancel.clone());
-    let stopped = async {
-        waits(&progress).await;
-        cancel.cancel();
-    };
-    let (answer, ()) = within(async { tokio::join!(process::run(&mut task, &here.services), stopped) }).await;
-    assert_eq!(answer, Err(Failure::Cancelled));
     here.fsck().await;
 }

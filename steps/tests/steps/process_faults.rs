@@ -176,7 +176,7 @@ async fn every_call_to_a_service(with_ezid: bool) {
             };
         }
     }
-    let expected = ["find", "knows", "manifest", "publish", "record", "reserve", "store"];
+    let expected = ["find", "knows", "manifest", "publish", "record", "reserve", "store", "summary"];
     assert_eq!(struck, expected.map(str::to_owned).into());
 }
 

@@ -1,7 +1,7 @@
 //! What was stored is recorded, once, and in the order of its versions.
 
-use std::time::Duration;
-
+use ingest_queue::ids::Jid;
+use ingest_queue::index::Until;
 use ingest_queue::map::JobNode;
 use ingest_queue::plan::job::Action;
 use ingest_queue::states::JobState;
@@ -12,36 +12,44 @@ use ingest_store::Op;
 
 use crate::kit::{OWNER, Stage};
 use crate::made::{ingest, is_all, job, primary, recorded, step, work};
-use crate::tree::{PATIENCE, Tree, within};
+use crate::tree::{Tree, within};
 
 const FILES: &[(&str, &str)] = &[("a.txt", "one")];
 
+/// Two versions that are stored and not recorded, as a node of an older release left them: it did not wait before storing.
+async fn two_stored(stage: &Stage) -> (Jid, Jid) {
+    let (first, second) = (job(stage, FILES, &["l"]).await, job(stage, &[("b", "2")], &["l"]).await);
+    assert_eq!(work(stage, first).await, Ending::Moved(JobState::Recording));
+    // The first is out of sight for as long as the second stores.
+    let status = JobNode::Status.of(first);
+    let (data, _) = stage.queue.session().get(status.as_str()).await.unwrap();
+    let failed = String::from_utf8(data.to_vec()).unwrap().replacen("\"recording\"", "\"failed\"", 1);
+    stage.queue.session().set(status.as_str(), failed, None).await.unwrap();
+    assert_eq!(work(stage, second).await, Ending::Moved(JobState::Recording));
+    stage.queue.session().set(status, data, None).await.unwrap();
+    (first, second)
+}
+
 #[tokio::test]
-async fn a_version_waits_for_the_one_before_it() {
+async fn a_version_waits_for_the_one_before_it_without_a_worker() {
     let tree = Tree::embedded();
     let stage = Stage::new(&tree.session().await).await;
-    let (first, second) = (job(&stage, FILES, &["l"]).await, job(&stage, &[("b", "2")], &["l"]).await);
-    for jid in [first, second] {
-        assert_eq!(work(&stage, jid).await, Ending::Moved(JobState::Recording));
-    }
+    let (first, second) = two_stored(&stage).await;
     let ark = primary(&stage, first).await.unwrap();
-    // Nobody comes: it is given back, and has not failed.
     let mut lease = stage.take(second).await;
-    let mut task = stage.task(&mut lease).await;
-    let answer = within(record::run_within(&mut task, &stage.services, Duration::from_millis(50))).await;
-    assert!(matches!(&answer, Err(Failure::Again(why)) if why.contains("version 1")), "{answer:?}");
-    // It comes: it goes on.
-    let (progress, waits) = (task.progress.clone(), task.progress.waits());
-    let later = record::run(&mut task, &stage.services);
-    let coming = async {
-        let begun = || async { (progress.waits() > waits).then_some(()) };
-        ingest_harness::eventually("a step that waits", PATIENCE, begun).await;
-        work(&stage, first).await
-    };
-    let (later, ending) = within(Box::pin(async { tokio::join!(later, coming) })).await;
-    assert_eq!(ending, Ending::Moved(JobState::Notify));
-    conclude(&stage.queue, &mut lease, later).await.unwrap();
-    assert_eq!(stage.status(second).await.status, JobState::Notify);
+    let answer = within(step(&stage, &mut lease)).await;
+    let until = Until::Moved(first, JobState::Recording);
+    assert!(
+        matches!(&answer, Err(Failure::Blocked { why, until: found }) if why.contains("version 1") && *found == until),
+        "{answer:?}"
+    );
+    let ending = conclude(&stage.queue, &mut lease, answer).await.unwrap();
+    assert!(matches!(ending, Ending::GivenBack(_)), "{ending:?}");
+    let why = stage.status(second).await.message;
+    assert!(why.contains(&format!("waits for {first}")), "its status says why: {why}");
+    stage.fsck().await;
+    assert_eq!(work(&stage, first).await, Ending::Moved(JobState::Notify));
+    assert_eq!(work(&stage, second).await, Ending::Moved(JobState::Notify));
     is_all(&stage, &ark, 2, &["l"], "").await;
     tree.close().await;
 }

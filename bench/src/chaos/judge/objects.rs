@@ -133,7 +133,7 @@ fn of_object(object: &Kept, stored: Option<&Stored>) -> Vec<String> {
             if recorded.local_ids != [local_id.as_str()] {
                 wrongs.push(format!("has the local ids {:?}, and not {local_id}", recorded.local_ids));
             }
-            let has = recorded.versions.len();
+            let has = recorded.versions.iter().filter(|version| !version.superseded).count();
             if has != count {
                 wrongs.push(format!("has {has} versions recorded, and {count} jobs of it are completed"));
             }
@@ -145,7 +145,10 @@ fn of_object(object: &Kept, stored: Option<&Stored>) -> Vec<String> {
         wrongs.push("is recorded, and not in the storage".to_owned());
         return wrongs;
     };
-    if stored.head != format!("v{count}") {
+    // What was stored and never recorded is kept, too.
+    let superseded = object.recorded.iter().flat_map(|recorded| &recorded.versions);
+    let kept = count + superseded.filter(|version| version.superseded).count();
+    if stored.head != format!("v{kept}") {
         wrongs.push(format!("has {} as its newest version, and {count} jobs", stored.head));
     }
     let lost = object.deposits.iter().filter(|deposit| !stored.manifest.contains_key(&deposit.digest));
@@ -157,7 +160,11 @@ fn of_object(object: &Kept, stored: Option<&Stored>) -> Vec<String> {
 /// it, and every version holds all files of its deposit: that some version has the bytes is not enough.
 fn misrecorded(deposit: &Deposited, recorded: &Object, stored: Option<&Stored>) -> Option<String> {
     let Deposited { jid, path, digest, .. } = deposit;
-    let own: Vec<&Version> = recorded.versions.iter().filter(|version| version.ingest.jid == *jid).collect();
+    let own: Vec<&Version> = recorded
+        .versions
+        .iter()
+        .filter(|version| !version.superseded && version.ingest.jid == *jid)
+        .collect();
     let [version] = own.as_slice() else {
         let numbers: Vec<u32> = own.iter().map(|version| version.version).collect();
         return Some(format!("has the versions {numbers:?} of {jid}, and should have one"));
@@ -248,7 +255,16 @@ mod tests {
         };
         let file = File { path: "producer/0.bin".into(), size: 4, digests, mime: None };
         let (title, creator, date) = (None, None, None);
-        Version { version: number, key: format!("k{jid}"), title, creator, date, files: vec![file], ingest }
+        Version {
+            version: number,
+            key: format!("k{jid}"),
+            title,
+            creator,
+            date,
+            files: vec![file],
+            ingest,
+            superseded: false,
+        }
     }
 
     /// An object whose versions hold these bytes, one each.
