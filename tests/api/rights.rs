@@ -53,7 +53,7 @@ async fn an_object_of_another_owner_and_none_at_all_are_refused_in_the_same_word
 
     node.with_token(Some("oli-token"));
     let audited = node.get(&format!("/api/v1/objects/audit?ark={ark}")).await.is(200);
-    assert!(audited.text.contains("\"versions\":1"), "{}", audited.text);
+    assert!(audited.text().contains("\"versions\":1"), "{}", audited.text());
     // Whoever it is for may.
     node.with_token(Some("dee-token"));
     submit(&node, "test_content", json!({"primary_id": ark})).await.is(201);

@@ -100,8 +100,8 @@ pub(super) async fn identify(
         None => rights::given(&ark, &task.profile),
     };
     let named = Named { ark, minted, found };
-    // Looked at before the files that describe it are made, and again under its lock.
-    if found != Found::Minted {
+    // Looked at before the files that describe it are made, and again under its lock. A new name is nobody's.
+    if !known.is_empty() {
         named.may_store(task, services, storage).await?;
     }
     let Named { ark, minted, .. } = named;
