@@ -8,8 +8,9 @@
 //!
 //! An object is known by its ARK in the canonical form ([`Ark`] prints it): any other spelling of it is refused,
 //! so that one object is never kept as two. It has versions 1, 2, … without gaps, each a whole state: the files
-//! of a request are all the files of the new version, and a file of the version before that is not among them
-//! is not in the new one. Content that an earlier version holds already is kept once.
+//! of a request and those that it carries forward are all the files of the new version, and a file of the version
+//! before that is not among them is not in the new one. Content that an earlier version holds already is kept once;
+//! what is carried forward is neither read nor copied.
 //!
 //! A store is done once per key. The key is kept with the version that it made; a request with a key that
 //! the object knows answers with that version, reads none of its files and changes nothing, even where the
@@ -17,10 +18,13 @@
 //!
 //! **When things break.** A store that failed, was stopped or was killed has made its version or has not;
 //! readers never see half of one. What it left behind is cleared by the next store of that object. A source
-//! file that is not what the request says fails the store before anything is made.
+//! file that is not what the request says fails the store before anything is made. A request whose files were
+//! chosen against another newest version than the object has by now is given back: a version that somebody else
+//! made in the meantime is never overlooked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -50,6 +54,9 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
         progress: &'a Progress,
         cancel: &'a Cancel,
     ) -> BoxFuture<'a, Result<Stored>>;
+
+    /// The version that a store with this key has made.
+    fn version_of<'a>(&'a self, ark: &'a str, key: &'a str) -> BoxFuture<'a, Result<Option<Stored>>>;
 
     /// What a version holds, or the newest one; nothing where there is no such object or version.
     fn manifest<'a>(
@@ -98,14 +105,52 @@ pub enum Entry {
     Foreign { place: String, why: String },
 }
 
-/// Whether the object has to be there.
+/// How a deposit meets the object that it is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// A new object, or the next version of one.
+    /// A new object, or the next version of one: its files and those of the payload.
     Add,
-    /// The next version of an object that exists.
+    /// The next version of an object that exists: its files and those of the payload.
     Update,
+    /// The next version of an object that exists: the files of the payload and no others.
+    Replace,
+}
+
+impl Mode {
+    /// As it is submitted.
+    pub const NAMES: [&'static str; 3] = ["add", "update", "replace"];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Add => "add",
+            Mode::Update => "update",
+            Mode::Replace => "replace",
+        }
+    }
+
+    /// Whether there has to be an object already.
+    pub fn needs_object(self) -> bool {
+        self != Mode::Add
+    }
+}
+
+impl FromStr for Mode {
+    type Err = String;
+
+    /// Nothing is `add`.
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        match text.trim().to_ascii_lowercase().as_str() {
+            "" | "add" => Ok(Mode::Add),
+            "update" => Ok(Mode::Update),
+            "replace" => Ok(Mode::Replace),
+            other => Err(format!(
+                "the submission mode `{}` is not known; known are {}",
+                other.escape_debug(),
+                Mode::NAMES.join(", ")
+            )),
+        }
+    }
 }
 
 /// A version to be made.
@@ -115,13 +160,26 @@ pub struct StoreRequest {
     /// What all attempts of this store share: one line.
     pub key: String,
     pub mode: Mode,
-    /// All files of the version.
+    /// The files of the version that are sent.
     pub files: Vec<StoreFile>,
+    /// Its other files, which an earlier version has.
+    pub carried: Carried,
+    /// The newest version when the files were chosen, 0 if there was no object. If it is another by now, nothing is
+    /// stored. `None`: whichever it is.
+    pub head: Option<u32>,
     /// Why the version is made, for people.
     pub message: String,
     pub user: User,
     /// Where the storage manifest of these files can be fetched; only [`http`] needs it.
     pub manifest_url: Option<Url>,
+}
+
+/// Files of an earlier version that are in a new one, too.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// The version that has them.
+    pub version: u32,
+    pub files: BTreeMap<String, Kept>,
 }
 
 /// Who made a version.
@@ -249,9 +307,43 @@ const LONGEST_KEY: usize = 500;
 const MOST_PROBLEMS: usize = 20;
 
 impl StoreRequest {
-    /// Bytes of all files, as the request says.
+    /// Bytes of the files that are sent.
     pub fn size(&self) -> u64 {
         self.files.iter().map(|file| file.size).sum()
+    }
+
+    /// Count and bytes of all files of the version.
+    pub fn total(&self) -> (u64, u64) {
+        let carried: u64 = self.carried.files.values().map(|kept| kept.size).sum();
+        ((self.files.len() + self.carried.files.len()) as u64, self.size() + carried)
+    }
+
+    /// Refuses the request if its files were chosen against another version than the newest one, 0 if there is none.
+    fn check_head(&self, newest: u32) -> Result<()> {
+        match self.head {
+            Some(head) if head != newest => Err(Failure::Again(format!(
+                "{} has version {newest} now, and its next version was made to follow version {head}",
+                self.ark
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses what is to be carried forward if the version that is to have it does not.
+    fn check_carried(&self, there: &BTreeMap<String, Kept>) -> Result<()> {
+        let same = |kept: &Kept, wanted: &Kept| kept.size == wanted.size && kept.digest == wanted.digest;
+        let missing = self
+            .carried
+            .files
+            .iter()
+            .find(|(path, wanted)| there.get(path.as_str()).is_none_or(|kept| !same(kept, wanted)));
+        let Some((path, _)) = missing else { return Ok(()) };
+        Err(Failure::fail(format!(
+            "{} v{} does not have `{}` as it was to be carried forward; audit it",
+            self.ark,
+            self.carried.version,
+            path.escape_debug()
+        )))
     }
 
     /// Refuses what no place could keep, with the problems of all files in one failure.
@@ -267,6 +359,11 @@ impl StoreRequest {
             problems.extend(check_path(&file.path).err());
             if !paths.insert(file.path.as_str()) {
                 problems.push(format!("`{}` is there twice", file.path));
+            }
+        }
+        for path in self.carried.files.keys() {
+            if !paths.insert(path) {
+                problems.push(format!("`{path}` is sent and carried forward"));
             }
         }
         for path in &paths {
@@ -374,6 +471,8 @@ mod tests {
             key: "job-1/storing/0".into(),
             mode: Mode::Add,
             files: paths.iter().map(file).collect(),
+            carried: Carried::default(),
+            head: None,
             message: String::new(),
             user: User { name: "x".into(), address: None },
             manifest_url: None,
@@ -408,6 +507,27 @@ mod tests {
         let clash = request(&["a", "a-b", "a/b/c"]).check().unwrap_err().to_string();
         assert!(clash.contains("`a` is a file and the directory of `a/b/c`"), "{clash}");
         assert!(request(&["a", "a"]).check().unwrap_err().to_string().contains("twice"));
+    }
+
+    #[test]
+    fn what_is_carried_forward_is_not_sent_too_nor_a_directory_of_what_is() {
+        let digest = Digest::new(Algorithm::Sha512, &"a".repeat(128)).unwrap();
+        let kept = Kept { size: 1, digest, location: String::new() };
+        let mut wanted = request(&["a", "b/c"]);
+        wanted.carried.files = BTreeMap::from([("a".into(), kept.clone()), ("b".into(), kept)]);
+        let refused = wanted.check().unwrap_err().to_string();
+        assert!(refused.contains("`a` is sent and carried forward"), "{refused}");
+        assert!(refused.contains("`b` is a file and the directory of `b/c`"), "{refused}");
+        assert_eq!(wanted.total(), (4, 4));
+    }
+
+    #[test]
+    fn a_mode_is_known_by_its_name_and_nothing_is_add() {
+        for name in Mode::NAMES {
+            assert_eq!(name.to_uppercase().parse::<Mode>().unwrap().name(), name);
+        }
+        assert_eq!("".parse(), Ok(Mode::Add));
+        assert!("merge".parse::<Mode>().unwrap_err().contains("known are add, update, replace"));
     }
 
     #[test]

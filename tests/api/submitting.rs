@@ -95,7 +95,7 @@ async fn everything_that_is_wrong_is_told_at_once_and_nothing_is_made() {
     let body = json!({
         "profile": "test_contents", "payload_url": "ftp://example.org/x", "manifest": [{"uri": "x"}],
         "type": "sack", "filename": "../x", "size": "many", "digest_type": "sha-256", "digest_value": "abc",
-        "primary_id": "doi:10.1/x", "local_id": 7, "notification": "nobody", "submission_mode": "replace",
+        "primary_id": "doi:10.1/x", "local_id": 7, "notification": "nobody", "submission_mode": "merge",
         "response_type": "yaml", "priority": 100, "process_date": "tomorrow", "uuid": "a/b", "dc": {"colour": "red"},
         "tilte": "A thing", "note": ["x"],
     });
@@ -308,4 +308,46 @@ async fn dates_and_keys_and_classes_of_ones_own() {
     ] {
         assert_eq!(submit(wrong).await.problem(400, "invalid", "").fields(), [field]);
     }
+}
+
+#[tokio::test]
+async fn an_object_is_merged_replaced_or_missed_as_its_mode_says() {
+    let node = TestNode::start().await;
+    let deposit = async |mode: Option<&str>, name: &str| {
+        let url = node.files.put(&format!("/{name}"), name.to_owned());
+        let mut body = json!({
+            "profile": "test_content", "submitter": "ann", "payload_url": url, "type": "file", "local_id": "object",
+        });
+        if let Some(mode) = mode {
+            body["submission_mode"] = mode.into();
+        }
+        let answer = node.post("/api/v1/batches", body).await.is(201).json;
+        answer["bid"].as_str().unwrap().to_owned()
+    };
+    for mode in ["update", "replace"] {
+        let bid = deposit(Some(mode), "early").await;
+        let jid = node.job_is(&bid, "failed").await;
+        let job = node.get(&format!("/api/v1/jobs/{jid}")).await.is(200).json;
+        let why = job["status"]["message"].as_str().unwrap();
+        assert!(why.contains(&format!("the mode {mode} needs an object")), "{why}");
+    }
+    for (mode, name, changes) in [
+        (None, "a", None),
+        (Some("update"), "b", Some("1 added, 0 replaced, 0 removed, 1 unchanged")),
+        (Some("add"), "c", Some("1 added, 0 replaced, 0 removed, 2 unchanged")),
+        (Some("UPDATE"), "c", Some("no file changed of 3")),
+        (Some("replace"), "d", Some("1 added, 0 replaced, 3 removed, 0 unchanged")),
+    ] {
+        let bid = deposit(mode, name).await;
+        let jid = node.job_is(&bid, "completed").await;
+        let job = node.get(&format!("/api/v1/jobs/{jid}")).await.is(200).json;
+        assert_eq!(job["inventory"]["changes"].as_str(), changes, "{mode:?}: {job}");
+    }
+    let body = json!({
+        "profile": "test_content", "submitter": "ann", "payload_url": "http://127.0.0.1:1/x",
+        "submission_mode": "merge",
+    });
+    let answer = node.post("/api/v1/batches", body).await.problem(400, "invalid", "problem");
+    assert_eq!(answer.fields(), ["submission_mode"]);
+    assert!(answer.text().contains("known are add, update, replace"), "{}", answer.text());
 }

@@ -134,6 +134,34 @@ async fn every_field_arrives_and_a_repeated_uuid_is_known() {
 }
 
 #[tokio::test]
+async fn an_object_is_corrected_in_the_mode_that_is_named() {
+    let node = TestNode::start().await;
+    let put = |name: &str, text: &str| {
+        let path = node.dir.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    put("first/a.txt", "a");
+    put("first/old/b.txt", "b");
+    put("correction/c.txt", "c");
+    put("correction/mrt-delete.txt", "old/b.txt\n");
+    let object = ["--local-id", "object"];
+    for (arguments, changes) in [
+        (&["first"][..], Value::Null),
+        (&["--mode", "update", "correction"], json!("1 added, 0 replaced, 1 removed, 1 unchanged")),
+        (&["--submission-mode", "replace", "first"], json!("1 added, 0 replaced, 1 removed, 1 unchanged")),
+    ] {
+        let batch = node.hands_over(&[arguments, &object].concat()).await;
+        let jobs = node.json(&["job", "list", "--batch", batch["bid"].as_str().unwrap()]).await;
+        let jid = jobs["jobs"][0]["jid"].as_str().unwrap();
+        let job = node.json(&["job", "show", jid]).await;
+        assert_eq!(job["inventory"]["changes"], changes, "{arguments:?}: {job}");
+    }
+    let unknown = [&["submit", "--mode", "merge", "first"], &ARGUMENTS[..]].concat();
+    node.cli(&unknown).await.is(2).complains(&["submission_mode: `merge` is not known"]);
+}
+
+#[tokio::test]
 async fn a_batch_that_fails_is_another_exit_code() {
     let node = TestNode::start().await;
     let missing = node.files.url("/missing.txt");

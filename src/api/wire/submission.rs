@@ -56,7 +56,8 @@ pub(crate) struct Submission {
     /// Mail addresses, apart by commas.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notification: Option<String>,
-    /// `add` or `update`.
+    /// `add`: a new object, or merged into the one that is there. `update`: merged into the one that has to be there.
+    /// `replace`: its files and no others, in place of the one that has to be there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub submission_mode: Option<String>,
     /// `json` or `xml`.

@@ -67,8 +67,9 @@ pub(super) struct Fields {
     #[arg(long, value_name = "ADDRESSES")]
     notification: Option<String>,
 
-    /// `add` or `update`
-    #[arg(long, value_name = "MODE")]
+    /// What becomes of an object that is there: `add` (the default) and `update` merge, `replace` keeps no other file;
+    /// `update` and `replace` need one. Also `--mode`
+    #[arg(long, visible_alias = "mode", value_name = "MODE")]
     submission_mode: Option<String>,
 
     /// 0 to 99, lower runs first; or a class: now, important, new, reset, updates, slow, review, time-allows

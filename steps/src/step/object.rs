@@ -208,6 +208,19 @@ pub(super) async fn turn(
     Ok(())
 }
 
+/// Whether a stored version counts: it is recorded and not superseded, or it will be recorded again because the job
+/// that stored it had recorded it. The next version of the object carries the files of the newest one that counts.
+pub(super) async fn counts(
+    queue: &Queue,
+    stored: &StoredManifest,
+    recorded: Option<&Summary>,
+) -> Result<bool> {
+    if let Some(summary) = recorded.filter(|summary| stored.version <= summary.head) {
+        return Ok(!summary.superseded.contains(&stored.version));
+    }
+    Ok(Author::of(queue, stored).await?.is_some_and(|author| author.stage() == Stage::After))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

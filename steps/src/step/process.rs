@@ -4,8 +4,9 @@
 //!    tree at once. The job has to have a right to that object ([`rights`](crate::rights)), and it has to be its turn
 //!    ([`object`](super::object)).
 //! 2. `system`: the system files and the storage manifest, in this attempt's own directory.
-//! 3. Under the storage lock of the object: rights and turn are looked at again, the version is stored, with a key that all attempts share, and what
-//!    the storage answers is compared with what was sent, file by file.
+//! 3. Under the storage lock of the object: rights and turn are looked at again, `compose` decides which files of the
+//!    newest version that counts are carried forward, the version is stored, with a key that all attempts share, and
+//!    what the storage answers is compared with what it was to be, file by file.
 //! 4. `/jobs/JID/inventory` says what was stored; then a minted identifier is published.
 //!
 //! In the `mrt-zk` dialect the storage service takes the job from here: 3 is its work, `/jobs/JID/store` tells it
@@ -16,6 +17,8 @@
 //! A job that finds the object locked is parked until it is free; the lock ends with the session, or with this step. Files that are not on
 //! this disk have to be downloaded again.
 
+mod compose;
+mod delete;
 pub(crate) mod identify;
 mod store;
 pub(crate) mod system;
@@ -32,11 +35,11 @@ use super::Task;
 use crate::minter::MintRequest;
 use crate::outcome::{Failure, Result};
 use crate::services::{Services, blocking};
-use crate::storage::Mode;
+use crate::storage::{Carried, Mode};
 use crate::work::{AttemptDir, FileRecord};
 
 pub use self::store::Said;
-pub(super) use self::store::lock;
+pub(super) use self::store::{CHANGES, lock};
 
 /// Where the files of the depositor are.
 const PRODUCER: &str = "producer/";
@@ -50,15 +53,17 @@ pub(crate) struct Sources {
 
 /// Names, describes and stores the object of a job.
 pub async fn run(task: &mut Task<'_>, services: &Services) -> Result<Change> {
-    let mode = mode(&task.configuration.submission_mode)?;
+    let mode: Mode = task.configuration.submission_mode.parse().map_err(Failure::Hopeless)?;
     let sources = sources(task, services).await?;
     let storage = Arc::clone(services.storage_of(&task.profile)?);
     let named = identify::identify(task, services, mode, &*storage).await?;
-    let object = system::make(task, services, &named.ark, &sources).await?;
-    let count = object.files.len();
+    let object = Arc::new(system::make(task, services, &named.ark, &sources).await?);
     if task.queue.dialect() == Dialect::MrtZk {
         publish(task, services, &named).await?;
-        let (manifest_url, mode) = (object.manifest.to_string(), task.configuration.submission_mode.clone());
+        let count = object.files().len();
+        let manifest_url = system::hand_over(task, services, &object, &Carried::default()).await?.to_string();
+        // That service merges by itself, and its word for exactly these files is another.
+        let mode = if mode == Mode::Replace { Mode::Add } else { mode }.name().to_owned();
         let store = nodes::Store {
             manifest_url: manifest_url.clone(),
             mode: mode.clone(),
@@ -68,20 +73,10 @@ pub async fn run(task: &mut Task<'_>, services: &Services) -> Result<Change> {
         task.queue.write(task.lease, &[Write::Store(store), Write::Inventory(inventory)]).await?;
         return Ok(Change::message(format!("{}, {count} files for the storage service", named.ark)));
     }
-    let said = store::store(task, services, &*storage, mode, &named, object).await?;
+    let (said, changes) = store::store(task, services, &*storage, mode, &named, &object).await?;
     publish(task, services, &named).await?;
-    Ok(Change::message(format!("{} version {}, {count} files", named.ark, said.version)))
-}
-
-fn mode(text: &str) -> Result<Mode> {
-    match text.trim().to_ascii_lowercase().as_str() {
-        "" | "add" => Ok(Mode::Add),
-        "update" => Ok(Mode::Update),
-        _ => Err(Failure::hopeless(format!(
-            "the submission mode `{}` is neither add nor update",
-            text.escape_debug()
-        ))),
-    }
+    let changes = changes.map(|changes| format!(": {changes}")).unwrap_or_default();
+    Ok(Change::message(format!("{} version {}, {} files{changes}", named.ark, said.version, said.files)))
 }
 
 /// The depositor's files, as downloading verified them.

@@ -21,9 +21,9 @@ use ingest_queue::states::JobState;
 
 use super::Task;
 use super::object::{Author, Stage, signed};
-use super::process::Said;
 use super::process::lock;
 use super::process::system::mime;
+use super::process::{CHANGES, Said};
 use crate::ark::Ark;
 use crate::inventory::{File, Ingest, Inventory, Record, Recorded, Unrecorded};
 use crate::outcome::{Failure, Result};
@@ -41,7 +41,7 @@ pub async fn run(task: &mut Task<'_>, services: &Services) -> Result<Change> {
         return Err(Failure::fail("the inventory is outside, and recording is not this node's work"));
     };
     let ark = ark(task)?;
-    let said = said(task).await?;
+    let (said, changes) = said(task).await?;
     let storage = services.storage_of(&task.profile)?.clone();
     let stored = read_back(&*storage, &ark, &said).await?;
     let record = record(task, ark, &said, &stored);
@@ -51,7 +51,8 @@ pub async fn run(task: &mut Task<'_>, services: &Services) -> Result<Change> {
         task.queue.free_local_id(task.lease, &owner, local_id).await?;
     }
     let again = if recorded.already { ", as before" } else { "" };
-    Ok(Change::message(format!("{} version {} is recorded{again}", record.ark, record.version)))
+    let changes = changes.map(|changes| format!(": {changes}")).unwrap_or_default();
+    Ok(Change::message(format!("{} version {} is recorded{again}{changes}", record.ark, record.version)))
 }
 
 fn ark(task: &Task<'_>) -> Result<Ark> {
@@ -59,11 +60,14 @@ fn ark(task: &Task<'_>) -> Result<Ark> {
     text.parse().map_err(|error| Failure::fail(format!("{error}; requeue the job from processing")))
 }
 
-async fn said(task: &Task<'_>) -> Result<Said> {
+/// What processing says of the version, and of what it did to the files of the one before.
+async fn said(task: &Task<'_>) -> Result<(Said, Option<String>)> {
     let node: Option<nodes::Inventory> = task.queue.node(task.lease.jid(), JobNode::Inventory).await?;
-    node.as_ref()
-        .and_then(Said::read)
-        .ok_or_else(|| Failure::fail("nothing says what was stored; requeue the job from processing"))
+    let said = node.as_ref().and_then(|node| {
+        let changes = node.other.get(CHANGES).and_then(|changes| changes.as_str()).map(str::to_owned);
+        Some((Said::read(node)?, changes))
+    });
+    said.ok_or_else(|| Failure::fail("nothing says what was stored; requeue the job from processing"))
 }
 
 /// What the storage has, if it is what processing has seen.

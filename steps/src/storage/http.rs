@@ -7,10 +7,14 @@
 //! | request | answer |
 //! |---|---|
 //! | `GET BASE/state/ARK?key=KEY` | 200 RECEIPT of the version that this key made, or 404 |
-//! | `POST BASE/add/NODE/ARK` and `POST BASE/update/NODE/ARK`, header `Idempotency-Key: KEY`, body `{"manifest": URL, "message", "user": {"name", "address"}}` | 200 or 201 RECEIPT; 404 to an update of no object |
+//! | `POST BASE/add/NODE/ARK` and `POST BASE/update/NODE/ARK`, header `Idempotency-Key: KEY`, body `{"manifest": URL, "message", "user": {"name", "address"}, "head": N}` | 200 or 201 RECEIPT; 404 to an update of no object |
 //! | `GET BASE/manifest/ARK?version=N` (without: the newest) | 200 `{"version", "head", "created", "message", "key", "files": [{"path", "size", "algorithm", "digest"}]}`, or 404 |
 //! | `GET BASE/content/ARK?version=N&path=PATH` | 200, the bytes |
 //! | `GET BASE/objects?after=ARK` (first without) | 200 `{"arks": […]}` in a fixed order; empty at the end |
+//!
+//! The manifest names all files of the new version, after an update too: a file that is carried forward has the
+//! address of its content in this service. `head` is the newest version that the files were chosen against, 0 for a
+//! new object; a service that has another one by now may refuse the request with 409, which fails the job.
 //!
 //! RECEIPT is `{"version": N, "files": count, "bytes": sum of sizes}`. A store first asks for the state, so
 //! that a key is never handed over twice, then posts, then reads the manifest of its version back and
@@ -47,6 +51,7 @@ mod calls;
 mod hand_over;
 
 use calls::lost;
+use hand_over::Receipt;
 
 /// What stays as it is in an element of an address.
 const ELEMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -163,6 +168,21 @@ impl Storage for Http {
         async move {
             request.check()?;
             self.make(request, progress, cancel).await
+        }
+        .boxed()
+    }
+
+    fn version_of<'a>(&'a self, ark: &'a str, key: &'a str) -> BoxFuture<'a, Result<Option<Stored>>> {
+        async move {
+            check_ark(ark)?;
+            let Some(receipt) = self.get::<Receipt>(&["state", ark], &[("key", key)]).await? else {
+                return Ok(None);
+            };
+            let version = receipt.version;
+            let gone = || Failure::fail(format!("{ark} v{version} was stored and is not there"));
+            let files = self.manifest(ark, Some(version)).await?.ok_or_else(gone)?.files;
+            let size = files.values().map(|file| file.size).sum();
+            Ok(Some(Stored { version, already: true, files, size }))
         }
         .boxed()
     }

@@ -242,6 +242,12 @@ impl Repository {
         }))
     }
 
+    fn version_of(&self, ark: &str, key: &str) -> Result<Option<Stored>> {
+        let Some(loaded) = self.place(ark).load()? else { return Ok(None) };
+        let version = loaded.inventory.version_of(key);
+        version.map(|version| version::stored(&loaded, version, true)).transpose()
+    }
+
     fn find(&self, ark: &str, version: u32, path: &str) -> Result<(fs::File, u64, Digest)> {
         let missing = || Failure::fail(format!("{ark} has no version {version} with a file `{path}`"));
         let loaded = self.place(ark).load()?.ok_or_else(missing)?;
@@ -298,6 +304,15 @@ impl Storage for Ocfl {
                 repository.store(&request, &progress, &cancel)
             })
             .await
+        }
+        .boxed()
+    }
+
+    fn version_of<'a>(&'a self, ark: &'a str, key: &'a str) -> BoxFuture<'a, Result<Option<Stored>>> {
+        let (repository, ark, key) = (Arc::clone(&self.repository), ark.to_owned(), key.to_owned());
+        async move {
+            check_ark(&ark)?;
+            off_runtime(move || repository.version_of(&ark, &key)).await
         }
         .boxed()
     }

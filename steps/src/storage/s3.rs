@@ -96,6 +96,14 @@ impl S3 {
         Ok(Stored { version: found.version, already, files: self.kept(found)?, size })
     }
 
+    /// The version that was made with a key, by what the newest one says.
+    async fn made_with(&self, ark: &str, key: &str, head: &Inventory) -> Result<Option<Stored>> {
+        let Some((&version, _)) = head.keys.iter().find(|(_, known)| *known == key) else { return Ok(None) };
+        let found = self.inventory(ark, version).await?;
+        let lost = || Failure::fail(format!("{ark} has lost the inventory of v{version}"));
+        self.stored(&found.ok_or_else(lost)?, true).map(Some)
+    }
+
     async fn find(&self, ark: &str, version: u32, name: &str) -> Result<Content> {
         let missing = || Failure::fail(format!("{ark} has no version {version} with a file `{name}`"));
         let found = self.inventory(ark, version).await?.ok_or_else(missing)?;
@@ -119,6 +127,15 @@ impl Storage for S3 {
         async move {
             request.check()?;
             self.make(request, progress, cancel).await
+        }
+        .boxed()
+    }
+
+    fn version_of<'a>(&'a self, ark: &'a str, key: &'a str) -> BoxFuture<'a, Result<Option<Stored>>> {
+        async move {
+            check_ark(ark)?;
+            let Some(head) = self.head(ark).await? else { return Ok(None) };
+            self.made_with(ark, key, &head).await
         }
         .boxed()
     }

@@ -17,7 +17,7 @@ use ingest_steps::outcome::{Cancel, Failure, Progress};
 use ingest_steps::services::Services;
 use ingest_steps::settings::{self, Settings};
 use ingest_steps::step::assemble::{self, Ending, Form, Found, Request, Requested, find, request};
-use ingest_steps::storage::{Mode, StoreFile, StoreRequest, User};
+use ingest_steps::storage::{Carried, Mode, StoreFile, StoreRequest, User};
 use ingest_steps::urls::Urls;
 use ingest_store::Session;
 
@@ -70,6 +70,8 @@ async fn store(stage: &Stage, storage: &str, ark: &str, files: &Files) -> u32 {
         key: uuid::Uuid::new_v4().to_string(),
         mode: Mode::Add,
         files: kept,
+        carried: Carried::default(),
+        head: None,
         message: "a test".into(),
         user: User { name: "tests".into(), address: None },
         manifest_url: None,

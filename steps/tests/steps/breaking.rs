@@ -133,6 +133,10 @@ impl Storage for Broken<Arc<dyn Storage>> {
         self.plan.around("store", self.real.store(request, progress, cancel)).boxed()
     }
 
+    fn version_of<'a>(&'a self, ark: &'a str, key: &'a str) -> BoxFuture<'a, Result<Option<Stored>>> {
+        self.plan.around("version_of", self.real.version_of(ark, key)).boxed()
+    }
+
     fn manifest<'a>(
         &'a self,
         ark: &'a str,

@@ -264,11 +264,11 @@ async fn what_cannot_be_expanded_fails_with_every_reason() {
         ),
         (
             Submission {
-                submission_mode: Some("replace".into()),
+                submission_mode: Some("merge".into()),
                 response_type: Some("turtle".into()),
                 ..submission("https://example.org/a")
             },
-            "`replace` is not known; known are add and update\nthe response type `turtle`",
+            "`merge` is not known; known are add, update, replace\nthe response type `turtle`",
         ),
         (
             Submission { manifest: Some(json!(["x y z w", "https://elsewhere.org/"])), ..submission("") },

@@ -39,3 +39,4 @@ mod tell;
 #[path = "../../../store/tests/support/tree.rs"]
 mod tree;
 mod unrecorded;
+mod updates;

@@ -38,7 +38,8 @@ async fn an_object_and_its_second_version() {
     let second = job(&stage, &[("a.txt", "one"), ("new", "x")], &["s12", "box"]).await;
     assert_eq!(ingest(&stage, second).await, ark);
     is_all(&stage, &ark, 2, &["shelf 12", "s12", "box"], "").await;
-    assert_eq!(stage.status(second).await.message, format!("{ark} version 2 is recorded"));
+    let changes = "1 added, 0 replaced, 0 removed, 2 unchanged";
+    assert_eq!(stage.status(second).await.message, format!("{ark} version 2 is recorded: {changes}"));
     // By its identifier, in any spelling, as an update.
     let third = job_with(&stage, FILES, &[], |new| {
         new.identifiers.primary_id = Some(ark.to_string().replace("ark:/", "ARK:").replace("fk4", "fk-4"));
@@ -55,7 +56,8 @@ async fn an_object_and_its_second_version() {
         .map(|file| file.path.clone())
         .collect();
     let system = ["dc.xml", "erc.txt", "ingest.txt", "submission-manifest.txt"];
-    let mut expected = vec!["producer/a.txt".to_owned(), "producer/new".to_owned()];
+    let mut expected = vec!["producer/a.txt".to_owned(), "producer/dir/b c.xml".to_owned()];
+    expected.push("producer/new".to_owned());
     expected.extend(system.map(|name| format!("system/mrt-{name}")));
     assert_eq!(paths, expected);
     tree.close().await;
@@ -200,24 +202,19 @@ async fn identifiers_that_do_not_agree_fail_the_job_with_both_named() {
 }
 
 #[tokio::test]
-async fn an_update_needs_an_object() {
+async fn an_update_and_a_replacement_need_an_object() {
     let tree = Tree::embedded();
     let stage = Stage::new(&tree.session().await).await;
-    let update = |primary: Option<&str>| {
-        let primary = primary.map(str::to_owned);
-        move |new: &mut ingest_queue::plan::job::NewJob| {
-            new.identifiers.primary_id = primary;
-            new.configuration.submission_mode = "update".into();
-        }
-    };
     for (primary, mode, why, recoverable) in [
         (None, "update", "neither a primary_id nor a local id names one", true),
+        (None, "replace", "neither a primary_id nor a local id names one", true),
         (Some("ark:/99999/fk4nobody"), "update", "no object ark:/99999/fk4nobody can be added to", false),
+        (Some("ark:/99999/fk4nobody"), "replace", "no object ark:/99999/fk4nobody can be added to", false),
         (Some("fk4nobody"), "update", "`fk4nobody` is no ARK", false),
-        (None, "replace", "`replace` is neither add nor update", false),
+        (None, "merge", "the submission mode `merge` is not known; known are add, update, replace", false),
     ] {
         let jid = job_with(&stage, FILES, &["l"], |new| {
-            update(primary)(new);
+            new.identifiers.primary_id = primary.map(str::to_owned);
             new.configuration.submission_mode = mode.into();
         })
         .await;
@@ -280,7 +277,7 @@ async fn what_was_stored_before_a_requeue_is_not_stored_again_unless_it_changed(
 }
 
 /// Two nodes, one storage and one inventory.
-async fn two_nodes(tree: &Tree) -> (Stage, Stage) {
+pub(crate) async fn two_nodes(tree: &Tree) -> (Stage, Stage) {
     let here = Stage::new(&tree.session().await).await;
     let settings = settings_in(here.dir());
     let mut there =

@@ -18,11 +18,24 @@ use tempfile::TempDir;
 use crate::breaking::{Harm, Plan, broken};
 use crate::ezid::Service;
 use crate::kit::{Stage, WHO, settings_in};
-use crate::made::{is_all, job, primary, step, work};
+use crate::made::{ingest, is_all, job, job_with, primary, recorded, step, work};
 use crate::tree::within;
 
 const FILES: &[(&str, &str)] = &[("a.txt", "one"), ("b", "two")];
 const LOCAL_IDS: &[&str] = &["l", "m"];
+
+/// What the job brings to its object.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Deposit {
+    New,
+    NewWithEzid,
+    /// To an object that has [`FILES`].
+    Update,
+}
+
+/// An update of [`FILES`], and what comes of it.
+const UPDATE: &[(&str, &str)] = &[("b", "changed"), ("c", "three"), ("mrt-delete.txt", "a.txt")];
+const UPDATED: [&str; 2] = ["producer/b", "producer/c"];
 
 /// Two nodes with the same services; the calls of the first can be broken.
 struct Ground {
@@ -31,6 +44,7 @@ struct Ground {
     first: Stage,
     next: Stage,
     ezid: Option<Service>,
+    deposit: Deposit,
     jid: Jid,
     _dir: TempDir,
 }
@@ -40,13 +54,13 @@ fn place() -> TempDir {
 }
 
 impl Ground {
-    async fn new(with_ezid: bool) -> Self {
+    async fn new(deposit: Deposit) -> Self {
         let dir = place();
         let tree = Embedded::open(&EmbeddedConfig::new(dir.path().join("tree"))).unwrap();
         let faulty = Faulty::new(tree.clone());
         let session = Session::open(Arc::new(faulty.clone()), Limits::default()).await.unwrap();
         let clean = Session::open(Arc::new(tree.clone()), Limits::default()).await.unwrap();
-        let ezid = if with_ezid { Some(Service::start().await) } else { None };
+        let ezid = if deposit == Deposit::NewWithEzid { Some(Service::start().await) } else { None };
         let settings = || -> Settings {
             let mut settings = settings_in(dir.path());
             if let Some(service) = &ezid {
@@ -58,8 +72,15 @@ impl Ground {
         let mut first = Stage::in_dir(&session, place(), settings(), "node-1").await;
         first.services.storages = next.services.storages.clone();
         first.services.inventory.clone_from(&next.services.inventory);
-        let jid = job(&next, FILES, LOCAL_IDS).await;
-        Self { faulty, tree, first, next, ezid, jid, _dir: dir }
+        let mut jid = job(&next, FILES, LOCAL_IDS).await;
+        if deposit == Deposit::Update {
+            ingest(&next, jid).await;
+            jid = job_with(&next, UPDATE, LOCAL_IDS, |new| {
+                new.configuration.submission_mode = "update".into();
+            })
+            .await;
+        }
+        Self { faulty, tree, first, next, ezid, deposit, jid, _dir: dir }
     }
 
     /// Works on the job with the first node until it is done, or something breaks.
@@ -100,7 +121,14 @@ impl Ground {
 
     async fn ends_well(self, what: &str) {
         let ark = primary(&self.next, self.jid).await.unwrap();
-        is_all(&self.next, &ark, 1, LOCAL_IDS, what).await;
+        let versions = if self.deposit == Deposit::Update { 2 } else { 1 };
+        is_all(&self.next, &ark, versions, LOCAL_IDS, what).await;
+        if self.deposit == Deposit::Update {
+            let newest = recorded(&self.next, &ark).await.unwrap().versions.remove(1);
+            let paths = newest.files.into_iter().map(|file| file.path);
+            let paths: Vec<_> = paths.filter(|path| path.starts_with("producer/")).collect();
+            assert_eq!(paths, UPDATED, "{what}");
+        }
         if let Some(service) = &self.ezid {
             let mut names = service.state.lock().names.clone();
             let used = names.remove(&ark.to_string()).unwrap();
@@ -121,12 +149,12 @@ impl Ground {
     }
 }
 
-async fn every_call_to_the_tree(with_ezid: bool) {
+async fn every_call_to_the_tree(deposit: Deposit) {
     let mut struck = 0;
     for fault in Fault::ALL {
         for call in 0.. {
             let what = format!("{fault:?} at call {call}");
-            let ground = Ground::new(with_ezid).await;
+            let ground = Ground::new(deposit).await;
             ground.faulty.break_call(call, fault);
             let kills = matches!(fault, Fault::KillBefore | Fault::KillAfter);
             within(async {
@@ -147,14 +175,15 @@ async fn every_call_to_the_tree(with_ezid: bool) {
             struck += 1;
         }
     }
-    assert!(struck > 6 * 20, "only {struck} calls were broken");
+    let least = if deposit == Deposit::Update { 6 * 12 } else { 6 * 20 };
+    assert!(struck > least, "only {struck} calls were broken");
 }
 
-async fn every_call_to_a_service(with_ezid: bool) {
+async fn every_call_to_a_service(deposit: Deposit, expected: &[&str]) {
     let mut struck = BTreeSet::new();
     for harm in Harm::ALL {
         for call in 0.. {
-            let mut ground = Ground::new(with_ezid).await;
+            let mut ground = Ground::new(deposit).await;
             let plan = Plan::new(call, harm);
             ground.first.services = broken(&ground.first.services, &plan);
             within(async {
@@ -176,26 +205,39 @@ async fn every_call_to_a_service(with_ezid: bool) {
             };
         }
     }
-    let expected = ["find", "knows", "manifest", "publish", "record", "reserve", "store", "summary"];
-    assert_eq!(struck, expected.map(str::to_owned).into());
+    assert_eq!(struck, expected.iter().map(|name| (*name).to_owned()).collect());
 }
+
+const CALLS_OF_A_NEW_OBJECT: [&str; 8] =
+    ["find", "knows", "manifest", "publish", "record", "reserve", "store", "summary"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fault_at_any_call_to_the_tree_leaves_one_object() {
-    every_call_to_the_tree(false).await;
+    every_call_to_the_tree(Deposit::New).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fault_at_any_call_to_the_tree_leaves_one_object_and_lists_the_orphans() {
-    every_call_to_the_tree(true).await;
+    every_call_to_the_tree(Deposit::NewWithEzid).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fault_at_any_call_to_a_service_leaves_one_object() {
-    every_call_to_a_service(false).await;
+    every_call_to_a_service(Deposit::New, &CALLS_OF_A_NEW_OBJECT).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fault_at_any_call_to_a_service_leaves_one_object_and_lists_the_orphans() {
-    every_call_to_a_service(true).await;
+    every_call_to_a_service(Deposit::NewWithEzid, &CALLS_OF_A_NEW_OBJECT).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fault_at_any_call_to_the_tree_leaves_one_update() {
+    every_call_to_the_tree(Deposit::Update).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fault_at_any_call_to_a_service_leaves_one_update() {
+    let expected = ["find", "knows", "manifest", "publish", "record", "store", "summary", "version_of"];
+    every_call_to_a_service(Deposit::Update, &expected).await;
 }

@@ -12,7 +12,7 @@ use futures::TryStreamExt as _;
 use ingest_steps::digest::Algorithm;
 use ingest_steps::outcome::Failure;
 use ingest_steps::storage::http::{Http, HttpSettings};
-use ingest_steps::storage::{Mode, Storage as _, StoreRequest};
+use ingest_steps::storage::{Carried, Mode, Storage as _, StoreRequest};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -264,6 +264,26 @@ async fn an_update_needs_an_object_and_a_hand_over_an_address() {
     assert!(matches!(store(&bench.http, &update).await, Err(Failure::Fail(_))));
     update.manifest_url = None;
     assert!(store(&bench.http, &update).await.unwrap_err().to_string().contains("no address"));
+}
+
+#[tokio::test]
+async fn what_is_carried_forward_is_compared_and_the_newest_version_is_asked_for() {
+    let bench = bench(&[]).await;
+    let first = store(&bench.http, &bench.request("job/1")).await.unwrap();
+    let mut update = bench.request("job/2");
+    update.mode = Mode::Update;
+    update.files.pop();
+    update.carried = Carried { version: 1, files: first.files.clone() };
+    update.carried.files.retain(|path, _| path == "d");
+    update.head = Some(2);
+    let refused = store(&bench.http, &update).await.unwrap_err();
+    assert!(matches!(&refused, Failure::Again(why) if why.contains("has version 1 now")), "{refused}");
+    assert_eq!(bench.posts(), 1);
+    update.head = Some(1);
+    assert_eq!(store(&bench.http, &update).await.unwrap().version, 2);
+    let found = bench.http.version_of(ARK, "job/1").await.unwrap().unwrap();
+    assert_eq!((found.version, found.already, found.files), (1, true, first.files));
+    assert_eq!(bench.http.version_of(ARK, "job/3").await.unwrap(), None);
 }
 
 #[tokio::test]

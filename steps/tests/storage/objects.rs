@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use futures::TryStreamExt as _;
 use ingest_steps::digest::{Algorithm, Digest, Digests};
-use ingest_steps::outcome::{Cancel, Progress, Result};
-use ingest_steps::storage::{Mode, Storage, StoreFile, StoreRequest, Stored, User};
+use ingest_steps::outcome::{Cancel, Failure, Progress, Result};
+use ingest_steps::storage::{Carried, Mode, Storage, StoreFile, StoreRequest, Stored, User};
 
 pub(crate) const ARK: &str = "ark:/99999/fk4abc";
 
@@ -37,6 +37,8 @@ pub(crate) fn request(work: &Path, key: &str, files: &[(&str, &str)]) -> StoreRe
         key: key.into(),
         mode: Mode::Add,
         files: files.iter().map(|(path, content)| file(work, path, content, &known)).collect(),
+        carried: Carried::default(),
+        head: None,
         message: format!("as {key} says"),
         user: User { name: "Depositor".into(), address: Some("mailto:depositor@example.org".into()) },
         manifest_url: None,
@@ -93,4 +95,71 @@ pub(crate) async fn refuses_other_spellings(storage: &dyn Storage, work: &Path) 
     }
     let wanted = StoreRequest { ark: "doi:10.1/x".into(), ..request(work, "k", &[("a", "one")]) };
     assert!(store(storage, &wanted).await.unwrap_err().to_string().contains("is no ARK"));
+}
+
+/// The next version, which carries forward some files of the newest one.
+pub(crate) async fn carrying(
+    storage: &dyn Storage,
+    work: &Path,
+    key: &str,
+    files: &[(&str, &str)],
+    carried: &[&str],
+) -> StoreRequest {
+    let newest = storage.manifest(ARK, None).await.unwrap().unwrap();
+    let version = newest.version;
+    let kept = newest.files.into_iter().filter(|(path, _)| carried.contains(&path.as_str()));
+    StoreRequest {
+        mode: Mode::Update,
+        carried: Carried { version, files: kept.collect() },
+        head: Some(version),
+        ..request(work, key, files)
+    }
+}
+
+/// What is carried forward is in the new version as it was; what is not, is not.
+pub(crate) async fn carries_files_forward(storage: &dyn Storage, work: &Path) {
+    store(storage, &request(work, "k1", &[("a", "one"), ("b/c", "two"), ("gone", "three")])).await.unwrap();
+    let wanted = carrying(storage, work, "k2", &[("a", "new"), ("d", "two")], &["b/c"]).await;
+    let made = store(storage, &wanted).await.unwrap();
+    assert_eq!((made.version, made.already, made.size), (2, false, 9));
+    assert_eq!(contents(storage, 2).await, pairs(&[("a", "new"), ("b/c", "two"), ("d", "two")]));
+    // From a version that is not the newest one, and nothing else.
+    let mut third = carrying(storage, work, "k3", &[("e", "five")], &[]).await;
+    let first = storage.manifest(ARK, Some(1)).await.unwrap().unwrap();
+    third.carried = Carried { version: 1, files: first.files };
+    assert_eq!(store(storage, &third).await.unwrap().version, 3);
+    let all = [("a", "one"), ("b/c", "two"), ("e", "five"), ("gone", "three")];
+    assert_eq!(contents(storage, 3).await, pairs(&all));
+    assert_eq!(problems(storage).await, [""; 0]);
+    // The keys are known, and no other.
+    let again = storage.version_of(ARK, "k2").await.unwrap().unwrap();
+    assert_eq!((again.version, again.already, again.files), (2, true, made.files));
+    assert_eq!(storage.version_of(ARK, "k").await.unwrap(), None);
+    assert_eq!(storage.version_of("ark:/99999/fk4none", "k1").await.unwrap(), None);
+}
+
+/// A version that was made against another newest one, or with files that are not there, is not made.
+pub(crate) async fn refuses_what_the_newest_version_has_overtaken(storage: &dyn Storage, work: &Path) {
+    let mut new = request(work, "k0", &[("a", "one")]);
+    new.head = Some(1);
+    assert!(matches!(store(storage, &new).await, Err(Failure::Again(_))));
+    new.head = Some(0);
+    store(storage, &new).await.unwrap();
+    let late = carrying(storage, work, "late", &[("b", "two")], &["a"]).await;
+    store(storage, &request(work, "k1", &[("a", "other")])).await.unwrap();
+    let why = store(storage, &late).await.unwrap_err();
+    assert!(matches!(&why, Failure::Again(why) if why.contains("has version 2 now")), "{why}");
+    let fresh = carrying(storage, work, "wrong", &[("b", "two")], &["a"]).await;
+    let mut wrong = [fresh.clone(), fresh.clone(), fresh.clone()];
+    wrong[0].carried.version = 1;
+    wrong[1].carried.version = 7;
+    let kept = wrong[2].carried.files.remove("a").unwrap();
+    wrong[2].carried.files.insert("c".into(), kept);
+    for wrong in wrong {
+        let why = store(storage, &wrong).await.unwrap_err().to_string();
+        assert!(why.contains("as it was to be carried forward"), "{why}");
+    }
+    assert_eq!(storage.manifest(ARK, None).await.unwrap().unwrap().head, 2);
+    store(storage, &fresh).await.unwrap();
+    assert_eq!(contents(storage, 3).await, pairs(&[("a", "other"), ("b", "two")]));
 }

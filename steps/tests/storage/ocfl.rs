@@ -12,7 +12,7 @@ use ingest_steps::storage::{Mode, Storage as _};
 use rocfl::ocfl::{OcflRepo, ValidationResult};
 use tempfile::TempDir;
 
-use crate::objects::{ARK, contents, file, pairs, problems, read, request, store};
+use crate::objects::{self, ARK, carrying, contents, file, pairs, problems, read, request, store};
 
 /// All that the validator has to say of the root and every object in it, warnings too.
 pub(crate) fn verdict(root: &Path) -> Vec<String> {
@@ -137,6 +137,43 @@ async fn a_version_without_new_content_is_sound() {
     assert_eq!(contents(&bench.ocfl, 3).await, pairs(&[("x/y", "two")]));
     assert!(!bench.object().join("v2/content").exists() && !bench.object().join("v3/content").exists());
     assert_eq!(problems(&bench.ocfl).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn what_is_carried_forward_is_sound_and_kept_once() {
+    let bench = Bench::new();
+    objects::carries_files_forward(&bench.ocfl, &bench.work()).await;
+    assert_eq!(verdict(&bench.root()), [""; 0]);
+    let expected = ["v1/content/a", "v1/content/b/c", "v1/content/gone", "v2/content/a", "v3/content/e"];
+    assert_eq!((bench.contents(), bench.staged()), (expected.map(str::to_owned).into(), 0));
+}
+
+#[tokio::test]
+async fn what_is_carried_forward_is_not_read() {
+    let bench = Bench::new();
+    store(&bench.ocfl, &request(&bench.work(), "k1", &FIRST)).await.unwrap();
+    let wanted =
+        carrying(&bench.ocfl, &bench.work(), "k2", &[("n", "new")], &["a", "b/c.txt", "b/same", "empty"])
+            .await;
+    // Content that is damaged is carried forward all the same: an audit is what reads it.
+    let content = bench.object().join("v1/content/b/c.txt");
+    fs::write(&content, "owt").unwrap();
+    let progress = Progress::default();
+    bench.ocfl.store(&wanted, &progress, &Cancel::new()).await.unwrap();
+    assert_eq!(progress.all(), (1, 3));
+    let told = problems(&bench.ocfl).await;
+    assert!(!told.is_empty() && told.iter().all(|problem| problem.contains("b/c.txt")), "{told:?}");
+    // One that is not there any more is not.
+    fs::remove_file(&content).unwrap();
+    let gone = bench.ocfl.manifest(ARK, None).await.unwrap_err();
+    assert!(gone.to_string().contains("v1/content/b/c.txt"), "{gone}");
+}
+
+#[tokio::test]
+async fn a_version_of_an_object_that_has_moved_on_is_not_made() {
+    let bench = Bench::new();
+    objects::refuses_what_the_newest_version_has_overtaken(&bench.ocfl, &bench.work()).await;
+    assert_eq!((verdict(&bench.root()), bench.staged()), (vec![], 0));
 }
 
 #[tokio::test]

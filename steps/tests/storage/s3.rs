@@ -12,7 +12,7 @@ use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _};
 
-use crate::objects::{ARK, contents, pairs, problems, read, request, store};
+use crate::objects::{self, ARK, contents, pairs, problems, read, request, store};
 
 pub(crate) const FIRST: [(&str, &str); 4] =
     [("a", "one"), ("b/ü c", "two"), ("b/same", "one"), ("empty", "")];
@@ -79,6 +79,8 @@ on_both!(
     all_objects_are_listed,
     more_keys_than_one_answer_holds_are_listed_and_removed,
     another_spelling_of_an_ark_is_refused,
+    what_is_carried_forward_is_kept_once,
+    a_version_of_an_object_that_has_moved_on_is_not_made,
 );
 
 impl Bench {
@@ -113,6 +115,16 @@ async fn versions_are_stored_and_read_back(bench: Bench) {
     let manifest = bench.s3.manifest(ARK, Some(1)).await.unwrap().unwrap();
     assert_eq!((manifest.head, manifest.key.as_deref(), manifest.files), (2, Some("k1"), first.files));
     assert!(bench.keys().await.iter().all(|key| key.as_ref().starts_with(&format!("{OBJECT}/v"))));
+}
+
+async fn what_is_carried_forward_is_kept_once(bench: Bench) {
+    objects::carries_files_forward(&bench.s3, bench.work.path()).await;
+    // Three contents, one and one new, three inventories.
+    assert_eq!(bench.keys().await.len(), 8);
+}
+
+async fn a_version_of_an_object_that_has_moved_on_is_not_made(bench: Bench) {
+    objects::refuses_what_the_newest_version_has_overtaken(&bench.s3, bench.work.path()).await;
 }
 
 async fn the_same_key_again_changes_nothing(bench: Bench) {

@@ -111,6 +111,23 @@ async fn a_storage_service_fetches_what_it_is_handed() {
     assert!(fetched.iter().all(|url| url.starts_with(public.url.as_str())), "{fetched:?}");
     assert_eq!(fetched.iter().filter(|url| url.contains("storage-manifest")).count(), 2, "{fetched:?}");
     assert!(fetched.iter().any(|url| url.ends_with("producer/dir/two")), "{fetched:?}");
+
+    // An update names every file, and those that are carried forward by their address in the service.
+    let mut update = Submission {
+        submission_mode: Some("update".into()),
+        ..submission(&server.put("/2/b.zip", zip(&[("one", b"1 changed")])), Some("container"))
+    };
+    update.other.insert("local_id".into(), "archive".into());
+    let bid = submit(&stage, update).await;
+    assert_eq!(walk(&stage, bid).await, Told::Sent(BatchState::Completed));
+    all_is_well(&stage, 2).await;
+    let ark = ark_of(&stage, jobs(&stage, bid, BatchList::Completed).await[0]).await;
+    let files = stored(&stage, &ark).await;
+    for (path, content) in [("producer/one", &b"1 changed"[..]), ("producer/dir/two", b"2")] {
+        assert!(files.iter().any(|file| (file.0.as_str(), &file.1[..]) == (path, content)), "{files:?}");
+    }
+    let fetched = service.fetched().into_iter().filter(|url| url.ends_with("producer/dir/two")).count();
+    assert_eq!(fetched, 1, "it is not fetched again");
     tree.close().await;
 }
 

@@ -291,3 +291,56 @@ async fn every_real_manifest_goes_through() {
     stage.fsck().await;
     tree.close().await;
 }
+
+#[tokio::test]
+async fn an_update_of_every_kind_keeps_what_it_does_not_bring() {
+    let tree = Tree::embedded();
+    let stage = Stage::new(&tree.session().await).await;
+    let server = FileServer::start().await;
+    let files: [(&str, &[u8]); 3] = [("a.txt", b"a"), ("b.txt", b"b"), ("bag/data/old.txt", b"old")];
+    let mut first = submission(&server.put("/first.zip", zip(&files)), Some("container"));
+    first.other.insert("local_id".into(), "object".into());
+    let bid = submit(&stage, first).await;
+    assert_eq!(walk(&stage, bid).await, Told::Sent(BatchState::Completed));
+    let ark = completed(&stage, bid, 1).await.remove(0);
+    let object = manifest(
+        Kind::Object,
+        &[
+            file_row(&server, "/o/1", b"listed", "listed.txt"),
+            file_row(&server, "/o/2", b"b.txt\n", "mrt-delete.txt"),
+        ],
+    );
+    let single = row(&server, "/s/1", b"single", "single.txt", "object");
+    let updates = [
+        (server.put("/a.txt", b"changed".to_vec()), Some("file")),
+        (server.put("/more.tar.gz", tar_gz(&[("more.txt", b"more")])), None),
+        // A bag's own files come along, and so do those that it does not have.
+        (server.put("/bag.zip", bag(b"Dear all")), Some("container")),
+        (server.put("/object.checkm", object), None),
+        (server.put("/single.checkm", manifest(Kind::SingleFileBatch, &[single])), None),
+    ];
+    for (url, kind) in updates {
+        let mut update = submission(&url, kind);
+        update.submission_mode = Some("update".into());
+        update.other.insert("local_id".into(), "object".into());
+        let bid = submit(&stage, update).await;
+        let told = walk(&stage, bid).await;
+        assert_eq!(told, Told::Sent(BatchState::Completed), "{url}: {:?}", why(&stage, bid).await);
+        assert_eq!(completed(&stage, bid, 1).await, [ark.clone()]);
+    }
+    let found = stored(&stage, &ark).await;
+    let expected = [
+        "a.txt",
+        "bag/bagit.txt",
+        "bag/data/letter.txt",
+        "bag/data/old.txt",
+        "bag/manifest-sha256.txt",
+        "listed.txt",
+        "more.txt",
+        "single.txt",
+    ];
+    assert_eq!(producer(&found), expected);
+    assert!(found.contains(&("producer/a.txt".to_owned(), b"changed".to_vec())));
+    all_is_well(&stage, 1).await;
+    tree.close().await;
+}

@@ -6,6 +6,7 @@ use ingest_queue::date::{Clock, Date};
 use ingest_queue::journal::LONGEST_KEY;
 use ingest_queue::map::Priority;
 use ingest_steps::profile::Profile;
+use ingest_steps::storage::Mode;
 
 use super::fields::Fields;
 use super::{Judged, put};
@@ -49,11 +50,11 @@ fn journal(fields: &mut Fields, judged: &mut Judged) {
 
 /// How it is taken in, how it is answered, and when it runs.
 pub(super) fn ways(fields: &mut Fields, caller: &Caller, profile: Option<&Profile>, judged: &mut Judged) {
-    for (name, known) in [("submission_mode", ["add", "update"]), ("response_type", ["json", "xml"])] {
+    for (name, known) in [("submission_mode", &Mode::NAMES[..]), ("response_type", &["json", "xml"])] {
         let Some(given) = fields.text(name, judged) else { continue };
         let given = given.to_ascii_lowercase();
         if !known.contains(&given.as_str()) {
-            judged.wrong(name, format!("`{given}` is not known; known are {}", known.join(" and ")));
+            judged.wrong(name, format!("`{given}` is not known; known are {}", known.join(", ")));
         } else if name == "submission_mode" {
             judged.submission.submission_mode = Some(given);
         } else {

@@ -11,6 +11,7 @@ use crate::profile::Profile;
 use crate::services::DIGEST;
 use crate::step::Payload;
 use crate::step::check::GIVEN;
+use crate::storage::Mode;
 
 /// Makes the jobs of one batch.
 pub(super) struct Maker<'a> {
@@ -101,14 +102,7 @@ impl<'a> Maker<'a> {
 /// How it is taken in, and how it is answered; what is not known is refused by name.
 pub(super) fn ways(submission: &Submission) -> Result<(&'static str, &'static str)> {
     let given = |value: &Option<String>| value.as_deref().unwrap_or_default().trim().to_ascii_lowercase();
-    let mode = match given(&submission.submission_mode).as_str() {
-        "" | "add" => Ok("add"),
-        "update" => Ok("update"),
-        other => Err(format!(
-            "the submission mode `{}` is not known; known are add and update",
-            other.escape_debug()
-        )),
-    };
+    let mode = given(&submission.submission_mode).parse::<Mode>().map(Mode::name);
     let response = match given(&submission.response_type).as_str() {
         "" | "json" => Ok("json"),
         "xml" => Ok("xml"),

@@ -17,6 +17,7 @@ use ingest_queue::names::local_ids::{Claimed, MOST};
 use ingest_queue::nodes::LocalId;
 
 use crate::ark::Ark;
+use crate::inventory::Summary;
 use crate::outcome::{Failure, Result};
 use crate::rights::{self, Found};
 use crate::services::Services;
@@ -33,19 +34,19 @@ pub(crate) struct Named {
 }
 
 impl Named {
-    /// Whether the job may store a version of this object, now.
+    /// Whether the job may store a version of this object, now; answers what is recorded of it.
     pub(super) async fn may_store(
         &self,
         task: &Task<'_>,
         services: &Services,
         storage: &dyn Storage,
-    ) -> Result<()> {
+    ) -> Result<Option<Summary>> {
         let writer = task.writer();
         let recorded = object::may_write(task.queue, services, &writer, &self.ark, self.found).await?;
         if services.inventory.is_some() {
             object::turn(task, storage, &self.ark, recorded.as_ref()).await?;
         }
-        Ok(())
+        Ok(recorded)
     }
 }
 
@@ -81,11 +82,12 @@ pub(super) async fn identify(
     minted = minted.or_else(|| claims.iter().find_map(minted_for));
     let ark = match agreed(&known)? {
         Some(ark) => ark,
-        None if mode == Mode::Update => {
-            return Err(Failure::fail(
-                "an update needs an object, and neither a primary_id nor a local id names one; submit it with \
+        None if mode.needs_object() => {
+            return Err(Failure::fail(format!(
+                "the mode {} needs an object, and neither a primary_id nor a local id names one; submit it with \
                  its primary_id, or in the mode add",
-            ));
+                mode.name()
+            )));
         }
         None => {
             let key = task.lease.effect_key();
@@ -105,7 +107,7 @@ pub(super) async fn identify(
         named.may_store(task, services, storage).await?;
     }
     let Named { ark, minted, .. } = named;
-    if mode == Mode::Update {
+    if mode.needs_object() {
         let is_there = match &services.inventory {
             Some(inventory) => inventory.knows(&ark).await?,
             None => storage.manifest(&ark.to_string(), None).await?.is_some(),
@@ -115,7 +117,8 @@ pub(super) async fn identify(
         }
         if !is_there {
             return Err(Failure::fail(format!(
-                "an update needs an object, and {ark} is not recorded; submit it in the mode add"
+                "the mode {} needs an object, and {ark} is not recorded; submit it in the mode add",
+                mode.name()
             )));
         }
     }

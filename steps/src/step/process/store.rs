@@ -1,5 +1,8 @@
 //! Storing a version under the object's lock, and what `/jobs/JID/inventory` says of it.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use ingest_queue::error::Error;
 use ingest_queue::index::Until;
 use ingest_queue::jobs::Write;
@@ -7,14 +10,20 @@ use ingest_queue::names::Side;
 use ingest_queue::nodes;
 use serde_json::Value;
 use sha2::Digest as _;
+use url::Url;
 
+use super::compose::{Changes, Composition, compose};
 use super::identify::Named;
 use super::system::Made;
+use super::{delete, system};
 use crate::digest::hex;
 use crate::outcome::{Failure, Result};
-use crate::services::Services;
+use crate::services::{Services, blocking};
 use crate::step::{Task, object};
-use crate::storage::{Kept, Mode, Storage, StoreFile, StoreRequest, Stored, User};
+use crate::storage::{Kept, Mode, Storage, StoreFile, StoreRequest, Stored, StoredManifest, User};
+
+/// The field of `/jobs/JID/inventory` that says what the version did to the files of the one before.
+pub(in crate::step) const CHANGES: &str = "changes";
 
 /// What processing says of a version: recording compares it with what the storage says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,30 +44,22 @@ pub(super) async fn store(
     storage: &dyn Storage,
     mode: Mode,
     named: &Named,
-    object: Made,
-) -> Result<Said> {
-    let job = task.lease.job();
-    let submitter = task.configuration.submitter.clone();
-    let request = StoreRequest {
-        ark: named.ark.to_string(),
-        key: task.lease.effect_key(),
-        mode,
-        files: object.files,
-        message: object::signature(job.jid, job.bid, &submitter),
-        user: User { name: if submitter.is_empty() { "unknown".into() } else { submitter }, address: None },
-        manifest_url: Some(object.manifest),
-    };
-    lock(task, Side::Storage, &request.ark).await?;
-    let kept = keep(task, services, storage, named, &request).await;
+    object: &Arc<Made>,
+) -> Result<(Said, Option<Changes>)> {
+    let ark = named.ark.to_string();
+    lock(task, Side::Storage, &ark).await?;
+    let kept = keep(task, services, storage, mode, named, object).await;
     // In any case, and before anything else can fail.
-    let unlocked = task.queue.unlock_object(task.lease, Side::Storage, &request.ark).await;
-    let (stored, key) = kept?;
+    let unlocked = task.queue.unlock_object(task.lease, Side::Storage, &ark).await;
+    let kept = kept?;
     unlocked?;
-    let said = Said::of(stored.version, &key, &stored.files);
-    let url = request.manifest_url.map(|url| url.to_string()).unwrap_or_default();
-    let node = said.node(url, &task.configuration.submission_mode);
+    let said = Said::of(kept.stored.version, &kept.key, &kept.stored.files);
+    let mut node = said.node(kept.manifest.to_string(), mode);
+    if let Some(changes) = kept.changes {
+        node.other.insert(CHANGES.into(), changes.to_string().into());
+    }
     task.queue.write(task.lease, &[Write::Inventory(node)]).await?;
-    Ok(said)
+    Ok((said, kept.changes))
 }
 
 /// Takes the lock on an object. While another job has it this one is parked.
@@ -76,23 +77,83 @@ pub(crate) async fn lock(task: &mut Task<'_>, side: Side, ark: &str) -> Result<(
     }
 }
 
-/// The version that holds these files, and its key.
+/// A version that is what it was to be.
+struct Done {
+    stored: Stored,
+    /// The key that it was stored with.
+    key: String,
+    /// Where its storage manifest is.
+    manifest: Url,
+    changes: Option<Changes>,
+}
+
+/// Composes the version and stores it, unless this job has stored it before.
 async fn keep(
     task: &Task<'_>,
     services: &Services,
     storage: &dyn Storage,
+    mode: Mode,
     named: &Named,
-    request: &StoreRequest,
-) -> Result<(Stored, String)> {
+    object: &Arc<Made>,
+) -> Result<Done> {
     task.gate().await?;
     // Under the lock it is decided again: what is recorded may be another job's since.
-    named.may_store(task, services, storage).await?;
-    if let Some(found) = requeued(task, storage, request).await? {
-        return Ok(found);
+    let recorded = named.may_store(task, services, storage).await?;
+    let ark = &named.ark.to_string();
+    let (job, key) = (task.lease.job(), task.lease.effect_key());
+    let newest = storage.manifest(ark, None).await?;
+    let own = format!("{}-{}-", job.jid, job.state());
+    let is_own = |version: &StoredManifest| version.key.as_ref().is_some_and(|key| key.starts_with(&own));
+    let done = match &newest {
+        Some(_) => storage.version_of(ark, &key).await?,
+        None => None,
+    };
+    // What this job has stored itself is not what it composes its files with: it does that again.
+    let mut before = match &done {
+        Some(stored) => previous(storage, ark, stored.version).await?,
+        None => newest.clone(),
+    };
+    while let Some(version) = &before {
+        let counts =
+            services.inventory.is_none() || object::counts(task.queue, version, recorded.as_ref()).await?;
+        if counts && !is_own(version) {
+            break;
+        }
+        before = previous(storage, ark, version.version).await?;
     }
-    let stored = storage.store(request, &task.progress, &task.cancel).await?;
-    match difference(request, &stored) {
-        None => Ok((stored, request.key.clone())),
+    let delete = match object.delete() {
+        Some(path) => blocking("reading mrt-delete.txt", move || delete::read(&path)).await?,
+        None => BTreeSet::new(),
+    };
+    let files = object.files();
+    let Composition { carried, changes } = compose(mode, &files, &delete, before.as_ref())?;
+    let manifest = system::hand_over(task, services, object, &carried).await?;
+    let submitter = task.configuration.submitter.clone();
+    let request = StoreRequest {
+        ark: ark.to_owned(),
+        key,
+        mode,
+        files,
+        carried,
+        head: Some(newest.as_ref().map_or(0, |newest| newest.version)),
+        message: object::signature(job.jid, job.bid, &submitter),
+        user: User { name: if submitter.is_empty() { "unknown".into() } else { submitter }, address: None },
+        manifest_url: Some(manifest.clone()),
+    };
+    // A requeue has a key of its own, and would make a second version of the same files.
+    if let Some(newest) = newest.filter(|newest| done.is_none() && is_own(newest)) {
+        let size = newest.files.values().map(|file| file.size).sum();
+        let stored = Stored { version: newest.version, already: true, files: newest.files, size };
+        if let Some(key) = newest.key.filter(|_| difference(&request, &stored).is_none()) {
+            return Ok(Done { stored, key, manifest, changes });
+        }
+    }
+    let stored = match done {
+        Some(stored) => stored,
+        None => storage.store(&request, &task.progress, &task.cancel).await?,
+    };
+    match difference(&request, &stored) {
+        None => Ok(Done { stored, key: request.key, manifest, changes }),
         Some(why) => Err(Failure::fail(format!(
             "{} version {} is not what was to be stored: {why}; requeue the job to store the files that it has \
              now as another version",
@@ -101,24 +162,12 @@ async fn keep(
     }
 }
 
-/// What this job has stored before somebody requeued it, if its files are still the same. A requeue has a key
-/// of its own, and would make a second version of them.
-async fn requeued(
-    task: &Task<'_>,
-    storage: &dyn Storage,
-    request: &StoreRequest,
-) -> Result<Option<(Stored, String)>> {
-    let job = task.lease.job();
-    if job.status.retry_count == 0 {
-        return Ok(None);
+/// The version before a version.
+async fn previous(storage: &dyn Storage, ark: &str, version: u32) -> Result<Option<StoredManifest>> {
+    match version.checked_sub(1).filter(|previous| *previous > 0) {
+        Some(previous) => storage.manifest(ark, Some(previous)).await,
+        None => Ok(None),
     }
-    let Some(newest) = storage.manifest(&request.ark, None).await? else { return Ok(None) };
-    let Some(key) = newest.key.filter(|key| key.starts_with(&format!("{}-{}-", job.jid, job.state()))) else {
-        return Ok(None);
-    };
-    let size = newest.files.values().map(|file| file.size).sum();
-    let stored = Stored { version: newest.version, already: true, files: newest.files, size };
-    Ok(difference(request, &stored).is_none().then_some((stored, key)))
 }
 
 /// In what a version is not what was sent.
@@ -136,9 +185,14 @@ fn difference(request: &StoreRequest, stored: &Stored) -> Option<String> {
             (!same).then(|| format!("`{}` has {}", file.path.escape_debug(), kept.digest))
         }
     };
-    let (there, sent) = (stored.files.len(), request.files.len());
-    let count = || (there != sent).then(|| format!("it has {there} files, not {sent}"));
-    request.files.iter().find_map(differs).or_else(count)
+    let carried = |(path, wanted): (&String, &Kept)| match stored.files.get(path) {
+        Some(kept) if (kept.size, &kept.digest) == (wanted.size, &wanted.digest) => None,
+        _ => Some(format!("`{}` is not as it was to be carried forward", path.escape_debug())),
+    };
+    let (there, wanted) = (stored.files.len() as u64, request.total().0);
+    let count = || (there != wanted).then(|| format!("it has {there} files, not {wanted}"));
+    let sent = request.files.iter().find_map(differs);
+    sent.or_else(|| request.carried.files.iter().find_map(carried)).or_else(count)
 }
 
 impl Said {
@@ -157,7 +211,7 @@ impl Said {
         }
     }
 
-    fn node(&self, manifest_url: String, mode: &str) -> nodes::Inventory {
+    fn node(&self, manifest_url: String, mode: Mode) -> nodes::Inventory {
         let other = [
             ("version", Value::from(self.version)),
             ("key", Value::from(self.key.as_str())),
@@ -166,7 +220,7 @@ impl Said {
             ("digest", Value::from(self.digest.as_str())),
         ];
         let other = other.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        nodes::Inventory { manifest_url, mode: mode.to_owned(), other }
+        nodes::Inventory { manifest_url, mode: mode.name().to_owned(), other }
     }
 
     /// Reads it back; `None` if it does not say enough.

@@ -5,16 +5,19 @@
 //! | `system/mrt-erc.txt`, `system/mrt-dc.xml` | who, what, when, where; Dublin Core |
 //! | `system/mrt-ingest.txt` | where the object came from |
 //! | `system/mrt-submission-manifest.txt` | the depositor's own object manifest, or what came instead of one |
+//! | `system/mrt-delete.txt` | which files the depositor removes, as it came: only if the payload had it |
 //! | `system/mrt-storage-manifest.txt` | all of these and the producer's files, with the URL of each |
 //!
 //! All but the last are part of the object, and have the same bytes in every attempt. The storage manifest is the
-//! hand-over: it is not stored, because it names places on this disk (or below the public URL, if there is one).
+//! hand-over: it is not stored, because it names places on this disk (or below the public URL, if there is one). It
+//! is written when it is known which files of the newest version are carried forward.
 //!
 //! **When things break.** Files appear whole: written beside, synced and renamed. The next attempt writes its own.
 
 use std::fs;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use percent_encoding::utf8_percent_encode;
 use url::Url;
@@ -31,7 +34,7 @@ use crate::payload::PayloadKind;
 use crate::services::{Services, blocking};
 use crate::settings::Settings;
 use crate::step::{Payload, Task};
-use crate::storage::StoreFile;
+use crate::storage::{Carried, StoreFile};
 use crate::urls::ELEMENT;
 use crate::work::{AttemptDir, WorkDir};
 
@@ -40,13 +43,31 @@ const DUBLIN_CORE: &str = "system/mrt-dc.xml";
 const INGEST: &str = "system/mrt-ingest.txt";
 const SUBMISSION: &str = "system/mrt-submission-manifest.txt";
 const STORAGE: &str = "system/mrt-storage-manifest.txt";
+const DELETE: &str = "system/mrt-delete.txt";
 
-/// Everything that is to be stored.
+/// Everything that this job brings to its object.
 #[derive(Debug)]
 pub(super) struct Made {
-    pub(super) files: Vec<StoreFile>,
-    /// Where the storage manifest is.
-    pub(super) manifest: Url,
+    dir: AttemptDir,
+    described: Vec<Described>,
+}
+
+impl Made {
+    pub(super) fn files(&self) -> Vec<StoreFile> {
+        let files = self.described.iter().map(|file| StoreFile {
+            path: file.path.clone(),
+            source: file.dir.path().join(&file.from),
+            size: file.size,
+            digests: file.digests.clone(),
+        });
+        files.collect()
+    }
+
+    /// Where the depositor says which files are removed.
+    pub(super) fn delete(&self) -> Option<PathBuf> {
+        let file = self.described.iter().find(|file| file.path == DELETE)?;
+        Some(file.dir.path().join(&file.from))
+    }
 }
 
 /// Writes the system files into this attempt's directory.
@@ -61,14 +82,16 @@ pub(super) async fn make(task: &Task<'_>, services: &Services, ark: &Ark, source
     ];
     let work = services.work.clone();
     let (bid, jid, attempt) = (job.bid, job.jid, job.status.attempt);
-    let settings = services.settings.clone();
     let (sources, progress) = (sources.clone(), task.progress.clone());
     blocking("writing the system files", move || {
         let dir = work.make_attempt(bid, jid, attempt)?;
         let mut files = Vec::with_capacity(sources.records.len() + 4);
         for record in &sources.records {
+            // An instruction to us, and no content of the depositor's.
+            let path = if record.path == super::delete::NAME { DELETE } else { &record.path };
             files.push(Described {
-                path: record.path.clone(),
+                path: path.to_owned(),
+                from: record.path.clone(),
                 dir: sources.dir.clone(),
                 size: record.size,
                 digests: record.digests.clone(),
@@ -82,32 +105,65 @@ pub(super) async fn make(task: &Task<'_>, services: &Services, ark: &Ark, source
         }
         submission(&dir, &sources, &payload, &files)?;
         files.push(described(&dir, SUBMISSION)?);
+        Ok(Made { dir, described: files })
+    })
+    .await
+}
+
+/// Writes the storage manifest of all that the job brings and of what is carried forward; where it is.
+pub(super) async fn hand_over(
+    task: &Task<'_>,
+    services: &Services,
+    made: &Arc<Made>,
+    carried: &Carried,
+) -> Result<Url> {
+    let (work, settings) = (services.work.clone(), services.settings.clone());
+    let (made, carried, progress) = (Arc::clone(made), carried.clone(), task.progress.clone());
+    blocking("writing the storage manifest", move || {
+        let dir = &made.dir;
         let place = |dir: &AttemptDir, path: &str| place(&work, &settings, dir, path);
-        let rows = files.iter().map(|file| {
-            let url = place(&file.dir, &file.path)?;
+        let sent = made.described.iter().map(|file| {
+            let url = place(&file.dir, &file.from)?;
             Ok(row(url.to_string(), file.path.clone(), file))
         });
-        manifest(&dir, STORAGE, rows)?;
+        let older = carried.files.iter().map(|(path, kept)| {
+            Ok(Row {
+                url: address(&kept.location),
+                name: path.clone(),
+                digest: Some(kept.digest.clone()),
+                size: Some(kept.size),
+                mime_type: mime(path),
+                ..Row::default()
+            })
+        });
+        manifest(dir, STORAGE, sent.chain(older))?;
         progress.add_file();
         fs::File::open(dir.system())
             .and_then(|system| system.sync_all())
             .map_err(|error| broken(&dir.system(), &error))?;
-        let manifest = place(&dir, STORAGE)?;
-        let files = files.into_iter().map(|file| StoreFile {
-            source: file.dir.path().join(&file.path),
-            path: file.path,
-            size: file.size,
-            digests: file.digests,
-        });
-        Ok(Made { files: files.collect(), manifest })
+        place(dir, STORAGE)
     })
     .await
+}
+
+/// The URL of a place in a storage: it is one, or a path on a disk, or a key in a bucket.
+fn address(location: &str) -> String {
+    if Url::parse(location).is_ok() {
+        return location.to_owned();
+    }
+    let on_disk = Url::from_file_path(location).map(String::from);
+    on_disk.unwrap_or_else(|()| {
+        let elements: Vec<_> = location.split('/').map(encoded).collect();
+        format!("s3:///{}", elements.join("/"))
+    })
 }
 
 /// A file of the object, and where it is.
 #[derive(Debug)]
 struct Described {
     path: String,
+    /// Its path below the directory.
+    from: String,
     dir: AttemptDir,
     size: u64,
     digests: Vec<Digest>,
@@ -170,7 +226,7 @@ fn submission(dir: &AttemptDir, sources: &Sources, payload: &Payload, files: &[D
         return write(dir, SUBMISSION, |file| std::io::copy(&mut own, file).map(drop));
     }
     let url = redacted(&payload.url);
-    let producer = files.iter().filter_map(|file| Some((file, file.path.strip_prefix(super::PRODUCER)?)));
+    let producer = files.iter().filter_map(|file| Some((file, file.from.strip_prefix(super::PRODUCER)?)));
     let rows = producer.map(|(file, name)| {
         let url = match payload.kind {
             PayloadKind::File => url.clone(),
@@ -233,6 +289,7 @@ fn described(dir: &AttemptDir, name: &str) -> Result<Described> {
     let size = digests.bytes();
     Ok(Described {
         path: name.to_owned(),
+        from: name.to_owned(),
         dir: dir.clone(),
         size,
         digests: digests.finish(),

@@ -13,11 +13,11 @@ use url::Url;
 use super::{ELEMENT, Http};
 use crate::digest::Digest;
 use crate::outcome::{Cancel, Failure, Progress, Result};
-use crate::storage::{Kept, Mode, Storage as _, StoreRequest, Stored, stop_if};
+use crate::storage::{Kept, Storage as _, StoreRequest, Stored, stop_if};
 
 #[derive(Debug, Deserialize)]
-struct Receipt {
-    version: u32,
+pub(super) struct Receipt {
+    pub(super) version: u32,
     files: u64,
     bytes: u64,
 }
@@ -29,9 +29,15 @@ impl Http {
         if let Some(receipt) = self.answer(self.request(Method::GET, state)).await? {
             return Ok((receipt, true));
         }
-        let verb = if request.mode == Mode::Update { "update" } else { "add" };
+        let verb = if request.mode.needs_object() { "update" } else { "add" };
         let url = self.address(&[verb, &self.settings.node, &request.ark], &[]).await?;
-        let body = json!({ "manifest": manifest, "message": request.message, "user": request.user });
+        let mut body = json!({ "manifest": manifest, "message": request.message, "user": request.user });
+        if let Some(head) = request.head {
+            // The service may have moved on since the files were chosen; it can refuse for itself, too.
+            let newest = self.manifest(&request.ark, None).await?.map_or(0, |manifest| manifest.head);
+            request.check_head(newest)?;
+            body["head"] = head.into();
+        }
         let key = utf8_percent_encode(&request.key, ELEMENT).to_string();
         let post = self.request(Method::POST, url).header("Idempotency-Key", key).json(&body);
         let unknown = || {
@@ -71,7 +77,7 @@ impl Http {
                 _ = beat.tick() => progress.beat(),
             }
         };
-        let (files, bytes) = (request.files.len() as u64, request.size());
+        let (files, bytes) = request.total();
         if !already && (receipt.files, receipt.bytes) != (files, bytes) {
             return Err(Failure::fail(format!(
                 "{} v{}: the storage service took {} files of {} bytes, and {files} of {bytes} were sent",
@@ -91,7 +97,8 @@ impl Http {
 
 /// Every path, size and digest is as it was sent.
 fn compare(request: &StoreRequest, kept: &BTreeMap<String, Kept>) -> Result<()> {
-    let sent: BTreeSet<&str> = request.files.iter().map(|file| file.path.as_str()).collect();
+    let mut sent: BTreeSet<&str> = request.files.iter().map(|file| file.path.as_str()).collect();
+    sent.extend(request.carried.files.keys().map(String::as_str));
     let more = kept.keys().find(|path| !sent.contains(path.as_str()));
     let mut wrong = more.map(|path| format!("`{path}` was not sent"));
     for file in &request.files {
@@ -103,6 +110,13 @@ fn compare(request: &StoreRequest, kept: &BTreeMap<String, Kept>) -> Result<()> 
             |digest: &Digest| digest.algorithm() != there.digest.algorithm() || *digest == there.digest;
         if there.size != file.size || !file.digests.iter().all(same) {
             wrong = Some(format!("`{}` has {} bytes and {}", file.path, there.size, there.digest));
+            break;
+        }
+    }
+    for (path, carried) in &request.carried.files {
+        let there = kept.get(path);
+        if there.is_none_or(|there| (there.size, &there.digest) != (carried.size, &carried.digest)) {
+            wrong = Some(format!("`{path}` is not as it was to be carried forward"));
             break;
         }
     }

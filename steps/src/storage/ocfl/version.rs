@@ -15,7 +15,7 @@ use super::{Repository, stop_if};
 use crate::digest::{Algorithm, Digest, Digests};
 use crate::outcome::{Cancel, Failure, Progress, Result};
 use crate::storage::disk::{at, open_plain, read_pieces};
-use crate::storage::{Mode, StoreFile, StoreRequest, Stored, verified};
+use crate::storage::{StoreFile, StoreRequest, Stored, verified};
 
 impl Repository {
     /// Blocks.
@@ -33,12 +33,15 @@ impl Repository {
             if let Some(version) = loaded.inventory.version_of(&request.key) {
                 return stored(loaded, version, true);
             }
-        } else if request.mode == Mode::Update {
+        } else if request.mode.needs_object() {
             return Err(Failure::fail(format!(
                 "{} is to be updated, but there is no such object; add it, or correct its identifier",
                 request.ark
             )));
         }
+        request.check_head(before.as_ref().map_or(0, |loaded| loaded.head))?;
+        let there = before.as_ref().map(|loaded| loaded.files(request.carried.version)).transpose()?;
+        request.check_carried(&there.unwrap_or_default())?;
         progress.announce(request.files.len() as u64, request.size());
         let made = self.make(&place, before.as_ref(), request, progress, cancel);
         if made.is_err() {
@@ -88,6 +91,9 @@ impl Repository {
         build.make_dir(&build.directory.clone())?;
         for file in &request.files {
             build.add(file)?;
+        }
+        for (path, kept) in &request.carried.files {
+            build.state.entry(kept.digest.hex().to_owned()).or_default().push(path.clone());
         }
         let bytes = build.finish(request)?;
         let digest = sha512(&bytes);
@@ -206,7 +212,7 @@ fn moved(place: &Place) -> Failure {
     Failure::later(format!("{} has changed while its next version was made; it is tried again", place.ark))
 }
 
-fn stored(loaded: &Loaded, version: u32, already: bool) -> Result<Stored> {
+pub(super) fn stored(loaded: &Loaded, version: u32, already: bool) -> Result<Stored> {
     let files = loaded.files(version)?;
     let size = files.values().map(|file| file.size).sum();
     Ok(Stored { version, already, files, size })

@@ -13,7 +13,7 @@ use super::told::told;
 use crate::digest::{Algorithm, Digest, Digests};
 use crate::outcome::{Cancel, Failure, Progress, Result};
 use crate::storage::disk::{failure, open_plain};
-use crate::storage::{Mode, StoreFile, StoreRequest, Stored, off_runtime, stop_if, verified};
+use crate::storage::{StoreFile, StoreRequest, Stored, off_runtime, stop_if, verified};
 
 /// Files up to this are put at once, larger ones in parts of it.
 const PART: usize = 8 << 20;
@@ -29,23 +29,24 @@ impl S3 {
     ) -> Result<Stored> {
         let _turn = self.turns.take(&request.ark).await;
         let before = self.head(&request.ark).await?;
-        let known = before.iter().flat_map(|head| &head.keys).find(|(_, key)| **key == request.key);
-        if let Some((&version, _)) = known {
-            let found = self.inventory(&request.ark, version).await?;
-            let lost = || Failure::fail(format!("{} has lost the inventory of v{version}", request.ark));
-            return self.stored(&found.ok_or_else(lost)?, true);
+        if let Some(head) = &before
+            && let Some(stored) = self.made_with(&request.ark, &request.key, head).await?
+        {
+            return Ok(stored);
         }
-        if before.is_none() && request.mode == Mode::Update {
+        if before.is_none() && request.mode.needs_object() {
             return Err(Failure::fail(format!(
                 "{} is to be updated, but there is no such object; add it, or correct its identifier",
                 request.ark
             )));
         }
+        request.check_head(before.as_ref().map_or(0, |head| head.version))?;
+        let carried = self.carried(request, before.as_ref()).await?;
         progress.announce(request.files.len() as u64, request.size());
         let version = before.as_ref().map_or(0, |head| head.version) + 1;
         let attempt = uuid::Uuid::new_v4().simple().to_string();
         let place = self.version(&request.ark, version).join("content").join(attempt);
-        let files = match self.upload(request, before.as_ref(), &place, progress, cancel).await {
+        let mut files = match self.upload(request, before.as_ref(), &place, progress, cancel).await {
             Ok(files) => files,
             Err(why) => {
                 // Nothing refers to it yet. What cannot be removed costs space, no more.
@@ -53,6 +54,7 @@ impl S3 {
                 return Err(why);
             }
         };
+        files.extend(carried);
         let mut keys = before.map(|head| head.keys).unwrap_or_default();
         keys.insert(version, request.key.clone());
         let inventory = Inventory {
@@ -78,6 +80,27 @@ impl S3 {
         ours.insert(directory.clone().join(INVENTORY));
         let _ = self.remove(&directory, &ours).await;
         self.stored(&inventory, false)
+    }
+
+    /// What the version that has them says of the files that are carried forward.
+    async fn carried(
+        &self,
+        request: &StoreRequest,
+        before: Option<&Inventory>,
+    ) -> Result<BTreeMap<String, Entry>> {
+        let version = request.carried.version;
+        if request.carried.files.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let older = match before {
+            Some(head) if head.version == version => None,
+            _ => self.inventory(&request.ark, version).await?,
+        };
+        let there = older.as_ref().or(before.filter(|head| head.version == version));
+        request.check_carried(&there.map(|there| self.kept(there)).transpose()?.unwrap_or_default())?;
+        let entries = there.iter().flat_map(|there| &there.files);
+        let entries = entries.filter(|(path, _)| request.carried.files.contains_key(*path));
+        Ok(entries.map(|(path, entry)| (path.clone(), entry.clone())).collect())
     }
 
     async fn upload(
