@@ -347,7 +347,7 @@ async fn an_object_is_merged_replaced_or_missed_as_its_mode_says() {
         "profile": "test_content", "submitter": "ann", "payload_url": "http://127.0.0.1:1/x",
         "submission_mode": "merge",
     });
-    let answer = node.post("/api/v1/batches", body).await.problem(400, "invalid", "problem");
+    let answer = node.post("/api/v1/batches", body).await.problem(400, "invalid", "is not known");
     assert_eq!(answer.fields(), ["submission_mode"]);
     assert!(answer.text().contains("known are add, update, replace"), "{}", answer.text());
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use url::Url;
 
 use super::Task;
-use super::process::Said;
+use super::process::{CHANGES, Said};
 use crate::fetch::redacted;
 use crate::outcome::Result;
 use crate::services::Services;
@@ -23,14 +23,17 @@ use crate::services::Services;
 pub async fn run(task: &mut Task<'_>, services: &Services) -> Result<Change> {
     let Some(callback) = task.profile.callback.clone() else { return Ok(Change::default()) };
     let said: Option<nodes::Inventory> = task.queue.node(task.lease.jid(), JobNode::Inventory).await?;
-    let body = body(task, said.as_ref().and_then(Said::read).as_ref());
+    let body = body(task, said.as_ref());
     let (jid, key) = (task.lease.jid().to_string(), task.lease.effect_key());
     task.gate().await?;
     services.notifier.call(&callback, &jid, &body, &key, &task.progress, &task.cancel).await?;
     Ok(Change::message(format!("called back {}", redacted(callback.url()))))
 }
 
-fn body(task: &Task<'_>, said: Option<&Said>) -> Value {
+fn body(task: &Task<'_>, inventory: Option<&nodes::Inventory>) -> Value {
+    let changes = inventory.and_then(|inventory| inventory.other.get(CHANGES));
+    let said = inventory.and_then(Said::read);
+    let said = said.as_ref();
     let (job, configuration, metadata) = (task.lease.job(), &task.configuration, &task.metadata);
     let payload = Url::parse(&configuration.payload_url).map(|url| redacted(&url)).ok();
     let history = job.history.iter().flat_map(|history| &history.entries);
@@ -47,6 +50,7 @@ fn body(task: &Task<'_>, said: Option<&Said>) -> Value {
         "version": said.map(|said| said.version),
         "files": said.map(|said| said.files),
         "bytes": said.map(|said| said.bytes),
+        "changes": changes,
         "profile": task.profile.name,
         "collection": task.profile.collection,
         "submitter": configuration.submitter,

@@ -53,7 +53,8 @@ async fn the_profiles_service_is_told_of_the_job() {
     *status.lock() = StatusCode::FORBIDDEN;
     let refused = callback::run(&mut stage.task(&mut lease).await, &stage.services).await;
     assert!(matches!(&refused, Err(Failure::Fail(why)) if !why.contains("hidden")), "{refused:?}");
-    let calls = calls.lock().clone();
+    let told = calls;
+    let calls = told.lock().clone();
     assert_eq!(calls.len(), 2);
     for (path, found, body) in calls {
         assert_eq!((path, found.as_deref()), (format!("/done/{jid}"), Some(key.as_str())));
@@ -62,9 +63,18 @@ async fn the_profiles_service_is_told_of_the_job() {
         assert_eq!(body["local_id"], serde_json::json!(["l"]));
         assert_eq!((&body["version"], &body["submitter"]), (&1.into(), &"depositor".into()));
         assert!(!body.to_string().contains("hidden"), "{body}");
+        assert!(body["changes"].is_null(), "there was no version before: {body}");
     }
     conclude(&stage.queue, &mut lease, refused).await.unwrap();
     assert_eq!(stage.status(jid).await.status, JobState::Failed);
+    let update = job_with(&stage, &[("b", "2")], &["l"], |_| {}).await;
+    assert_eq!(ingest(&stage, update).await, ark);
+    let mut lease = stage.take(update).await;
+    let refused = callback::run(&mut stage.task(&mut lease).await, &stage.services).await;
+    conclude(&stage.queue, &mut lease, refused).await.unwrap();
+    let (_, _, body) = told.lock().last().cloned().unwrap();
+    let changes = "1 added, 0 replaced, 0 removed, 1 unchanged";
+    assert_eq!((&body["version"], &body["changes"]), (&2.into(), &changes.into()));
     stage.fsck().await;
     task.abort();
     tree.close().await;

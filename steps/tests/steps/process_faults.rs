@@ -238,6 +238,6 @@ async fn a_fault_at_any_call_to_the_tree_leaves_one_update() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fault_at_any_call_to_a_service_leaves_one_update() {
-    let expected = ["find", "knows", "manifest", "publish", "record", "store", "summary", "version_of"];
+    let expected = ["find", "knows", "manifest", "record", "store", "summary", "version_of"];
     every_call_to_a_service(Deposit::Update, &expected).await;
 }

@@ -326,7 +326,7 @@ async fn an_update_of_every_kind_keeps_what_it_does_not_bring() {
         let bid = submit(&stage, update).await;
         let told = walk(&stage, bid).await;
         assert_eq!(told, Told::Sent(BatchState::Completed), "{url}: {:?}", why(&stage, bid).await);
-        assert_eq!(completed(&stage, bid, 1).await, [ark.clone()]);
+        assert_eq!(completed(&stage, bid, 1).await, std::slice::from_ref(&ark));
     }
     let found = stored(&stage, &ark).await;
     let expected = [

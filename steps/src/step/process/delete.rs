@@ -38,10 +38,8 @@ pub(super) fn read(path: &Path) -> Result<BTreeSet<String>> {
 
 /// The path of the file that a line names, of those that are there. Space around a name counts only if a file has it.
 pub(super) fn path_of(line: &str, there: impl Fn(&str) -> bool) -> Option<String> {
-    let path = |name: &str| match name.starts_with(PRODUCER) {
-        true => name.to_owned(),
-        false => format!("{PRODUCER}{name}"),
-    };
+    let path =
+        |name: &str| if name.starts_with(PRODUCER) { name.to_owned() } else { format!("{PRODUCER}{name}") };
     [line, line.trim()].into_iter().map(path).find(|path| there(path))
 }
 
