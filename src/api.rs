@@ -180,6 +180,10 @@ async fn upkeep(app: App) {
         let every = app.node.house().settings.load().upkeep.every;
         tokio::time::sleep(every).await;
         let Some(life) = app.node.life().await else { return };
+        // A tree that was restored does not know all batches that there were.
+        if app.node.house().barred().is_some() {
+            continue;
+        }
         match submit::look_through(&app.settings.uploads, &life.queue).await {
             Ok(0) => {}
             Ok(removed) => tracing::info!(removed, "uploads without a batch were removed"),

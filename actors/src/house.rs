@@ -70,6 +70,8 @@ pub struct House {
     pub counts: Counts,
     /// What was committed, by all sessions.
     pub committed: Arc<ingest_queue::committer::Counts>,
+    /// The numbers of batches and jobs that were seen in use, by all sessions.
+    pub(crate) seen: Arc<ingest_queue::queue::SeenNumbers>,
     pub meters: Meters,
     /// How the feeds of this node fare.
     pub feeds: Board,
@@ -78,6 +80,8 @@ pub struct House {
     pub directory: Directory,
     mode: watch::Sender<Mode>,
     link: watch::Sender<SessionState>,
+    /// Why the tree is not the one to work on.
+    barred: watch::Sender<Option<Arc<str>>>,
     life: watch::Sender<Option<Arc<Life>>>,
     /// The services as they were opened last: all but the minters outlive a session.
     pub(crate) services: ArcSwapOption<Services>,
@@ -143,11 +147,13 @@ impl House {
             counts: Counts::default(),
             meters: Meters::new(committed.clone()),
             committed,
+            seen: Arc::default(),
             feeds: Board::default(),
             ended: crate::stats::Ended::default(),
             directory: Directory::default(),
             mode: watch::Sender::new(Mode::Running),
             link: watch::Sender::new(SessionState::Suspended),
+            barred: watch::Sender::new(None),
             life: watch::Sender::new(None),
             services: ArcSwapOption::empty(),
             steps: ArcSwap::from_pointee(steps),
@@ -189,12 +195,33 @@ impl House {
             if mode != Mode::Draining {
                 tracing::info!(mode = mode.name(), "the node has another mode");
             }
-            tell(&self.directory.registrar, registrar::Message::Refresh);
-            tell(&self.directory.batches, batches::Message::LookAgain);
-            tell(&self.directory.access, access::Message::Look);
-            tell(&self.directory.feeds, feeds::Message::Refresh);
+            self.look_for_work();
         }
         changed
+    }
+
+    /// Whether work is taken has changed.
+    fn look_for_work(&self) {
+        tell(&self.directory.registrar, registrar::Message::Refresh);
+        tell(&self.directory.batches, batches::Message::LookAgain);
+        tell(&self.directory.access, access::Message::Look);
+        tell(&self.directory.feeds, feeds::Message::Refresh);
+    }
+
+    /// Why this node must not work on the tree that it has opened; none if it may. See [`ingest_steps::ledger`].
+    pub fn barred(&self) -> Option<Arc<str>> {
+        self.barred.borrow().clone()
+    }
+
+    pub(crate) fn set_barred(&self, why: Option<Arc<str>>) {
+        let changed = self.barred.send_if_modified(|now| {
+            let changes = *now != why;
+            *now = why;
+            changes
+        });
+        if changed {
+            self.look_for_work();
+        }
     }
 
     /// The mode and its changes.
@@ -291,22 +318,26 @@ impl House {
 
     /// Whether something new may be started now.
     pub fn takes_work(&self) -> bool {
-        self.mode() == Mode::Running && self.link() == SessionState::Connected
+        self.mode() == Mode::Running
+            && self.link() == SessionState::Connected
+            && self.barred.borrow().is_none()
     }
 
     /// Waits until something new may be started.
     pub(crate) async fn may_take_work(&self) {
         let (mut mode, mut link) = (self.mode.subscribe(), self.link.subscribe());
+        let mut barred = self.barred.subscribe();
         loop {
-            if *mode.borrow_and_update() == Mode::Running
-                && *link.borrow_and_update() == SessionState::Connected
-            {
+            let runs = *mode.borrow_and_update() == Mode::Running;
+            let connected = *link.borrow_and_update() == SessionState::Connected;
+            if barred.borrow_and_update().is_none() && runs && connected {
                 return;
             }
-            // Both senders live as long as this.
+            // The senders live as long as this.
             tokio::select! {
                 _ = mode.changed() => {}
                 _ = link.changed() => {}
+                _ = barred.changed() => {}
             }
         }
     }

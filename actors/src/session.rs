@@ -5,6 +5,11 @@
 //! files of their own. Expired: the tokens are revoked and the actor dies, so that its supervisor ends everything that
 //! stands on the session and begins anew.
 //!
+//! The tree that a session opens is compared with the inventory and everything else beside it ([`ingest_steps::ledger`]): before
+//! anybody works on it, whenever the connection comes back, and whenever `/repository` changes. A tree that is older, or
+//! another one, is not worked on: the node stays, says what differs, and goes on when somebody has repaired it. If the tree
+//! is replaced under a session, the session is given up.
+//!
 //! **When things break.** A server that cannot be reached is tried until it can. What refuses the node for good
 //! (authentication, a tree that another process has) ends it, with the reason.
 
@@ -14,13 +19,14 @@ use std::time::Duration;
 
 use ingest_queue::date::Clock;
 use ingest_queue::error::Error;
+use ingest_queue::map;
 use ingest_queue::queue::{self, Queue};
 use ingest_queue::states::{JobState, States as _};
-use ingest_steps::ledger;
+use ingest_steps::ledger::{self, Examined, Places};
 use ingest_steps::outcome::Failure;
 use ingest_steps::services::Services;
 use ingest_store::error::Next;
-use ingest_store::{Session, SessionState};
+use ingest_store::{Event, Session, SessionState};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::crash::{Crash, Reason, handled};
@@ -38,6 +44,9 @@ pub(crate) enum Message {
     State(SessionState),
     /// It has been suspended for half its timeout.
     HalfGone(u64),
+    /// The tree may be another one than it was, or be repaired.
+    Examine,
+    Examined(Box<Result<Examined, Failure>>),
 }
 
 /// The actor.
@@ -55,6 +64,12 @@ pub(crate) struct State {
     suspensions: u64,
     task: Option<Task>,
     timer: Option<Task>,
+    /// Watches `/repository`.
+    watch: Option<Task>,
+    /// Compares the tree with what is beside it.
+    examination: Option<Task>,
+    /// How often something could not be asked for it.
+    unread: u32,
 }
 
 impl Actor for SessionActor {
@@ -68,7 +83,18 @@ impl Actor for SessionActor {
         (house, root): Self::Arguments,
     ) -> Result<State, ActorProcessingErr> {
         house.set_link(SessionState::Suspended);
-        Ok(State { house, root, life: None, tries: 0, suspensions: 0, task: None, timer: None })
+        Ok(State {
+            house,
+            root,
+            life: None,
+            tries: 0,
+            suspensions: 0,
+            task: None,
+            timer: None,
+            watch: None,
+            examination: None,
+            unread: 0,
+        })
     }
 
     async fn post_start(&self, myself: ActorRef<Message>, _: &mut State) -> Result<(), ActorProcessingErr> {
@@ -87,6 +113,8 @@ impl Actor for SessionActor {
                 Message::Opened(opened) => state.opened(&myself, *opened).await?,
                 Message::State(found) => state.is_now(&myself, found)?,
                 Message::HalfGone(suspension) => state.half_gone(suspension),
+                Message::Examine => state.examine(&myself)?,
+                Message::Examined(examined) => state.examined(&myself, *examined)?,
             }
             Ok(())
         })
@@ -101,6 +129,9 @@ enum Trouble {
     Tree(Error),
     #[error("a service cannot be opened: {0}")]
     Service(Failure),
+    /// Of what the configuration names, something belongs to another repository.
+    #[error("{0}")]
+    Foreign(String),
 }
 
 impl State {
@@ -141,8 +172,14 @@ impl State {
                 self.try_again(myself, &error);
                 return Ok(());
             }
+            // Nobody has written down to what this tree belongs while it was read.
+            Err(Trouble::Service(why @ Failure::Again(_))) => {
+                let _ = tokio::time::timeout(LONGEST_PAUSE, session.close()).await;
+                self.try_again(myself, &why);
+                return Ok(());
+            }
             // The inventory is away: without it nobody knows whether this tree is the one of before.
-            Err(Trouble::Service(why @ (Failure::Later(_) | Failure::Again(_)))) if self.had_a_session() => {
+            Err(Trouble::Service(why @ Failure::Later(_))) if self.had_a_session() => {
                 let _ = tokio::time::timeout(LONGEST_PAUSE, session.close()).await;
                 self.try_again(myself, &why);
                 return Ok(());
@@ -155,6 +192,7 @@ impl State {
         tracing::info!(engine, session = format!("{:x}", session.id()), ?timeout, number, "connected");
         self.follow(myself, &session);
         self.life = Some(life.clone());
+        self.watch_repository(myself, &session);
         let _ = self.root.cast(root::Message::Up(life));
         Ok(())
     }
@@ -189,6 +227,7 @@ impl State {
             max_timeouts: settings.queue.max_timeouts,
             together: settings.queue.committing(),
             counts: self.house.committed.clone(),
+            seen: self.house.seen.clone(),
         };
         let dialect = of_queue.dialect;
         Queue::make_directories(session, dialect).await.map_err(Trouble::Tree)?;
@@ -201,9 +240,15 @@ impl State {
         };
         let services = services.map_err(Trouble::Service)?;
         // Before any batch or job gets a number.
-        if let Some(inventory) = &services.inventory {
-            ledger::reconcile(&queue, &**inventory).await.map_err(Trouble::Service)?;
+        let places = Places::of(&services).map_err(Trouble::Service)?;
+        let examined = ledger::examine(&queue, &places).await.map_err(Trouble::Service)?;
+        if examined.findings().is_empty() {
+            examined.adopt(&queue, &places).await.map_err(Trouble::Service)?;
+        } else if examined.is_foreign() && !self.had_a_session() {
+            return Err(Trouble::Foreign(examined.text()));
         }
+        *services.lost.write() = examined.lost();
+        self.judge(&queue, &examined);
         if self.house.services.load().is_none() {
             self.house.files.store(services.profiles.read().clone());
         }
@@ -212,6 +257,114 @@ impl State {
         let now = queue.shared().await.map_err(Trouble::Tree)?;
         crate::shared::apply(&self.house, &services, now);
         Ok(Life::new(queue, serving, services))
+    }
+
+    /// Lets the node work, or not.
+    fn judge(&self, queue: &Queue, examined: &Examined) {
+        let barred = self.house.barred();
+        if examined.findings().is_empty() {
+            queue.open_numbers();
+            self.house.set_barred(None);
+            if barred.is_some() {
+                tracing::info!("the tree fits what is beside it again: work is taken");
+            }
+            return;
+        }
+        let why = format!(
+            "the tree is older than what is beside it, or another tree; no work is taken until `ingestd fsck --repair` has been \
+             run or the configuration is corrected: {}",
+            examined.text()
+        );
+        queue.close_numbers(&why);
+        if barred.as_deref() != Some(why.as_str()) {
+            for finding in examined.findings() {
+                let (code, path, what) = (finding.code.text(), &finding.path, &finding.what);
+                tracing::error!(
+                    code,
+                    path,
+                    what,
+                    "the tree is older than what is beside it, or another tree"
+                );
+            }
+        }
+        self.house.set_barred(Some(why.into()));
+    }
+
+    /// Watches the znode that a repair writes last. A connection that came back is told by the same watch.
+    fn watch_repository(&mut self, myself: &ActorRef<Message>, session: &Session) {
+        let (session, myself) = (session.clone(), myself.clone());
+        self.watch = Some(Task::spawn(async move {
+            let watch = || session.watch_tree(map::REPOSITORY);
+            let mut watch = match ingest_store::recipes::look(&session, watch).await {
+                Ok(watch) => watch,
+                // The session is over, and its actor hears of that.
+                Err(error) => {
+                    tracing::warn!(%error, path = map::REPOSITORY, "it is not watched");
+                    return;
+                }
+            };
+            loop {
+                // What came between the look at the tree and the watch is seen by the first one.
+                if myself.cast(Message::Examine).is_err() {
+                    return;
+                }
+                if let Event::Ended(_) = watch.next().await {
+                    return;
+                }
+            }
+        }));
+    }
+
+    /// Compares the tree again, on a task of its own: the inventory may be slow.
+    fn examine(&mut self, myself: &ActorRef<Message>) -> Result<(), Crash> {
+        let Some(life) = &self.life else { return Ok(()) };
+        let (queue, services, myself) = (life.queue.clone(), life.services(), myself.clone());
+        self.examination = Some(Task::spawn(async move {
+            let examined = async {
+                let places = Places::of(&services)?;
+                let examined = ledger::examine(&queue, &places).await?;
+                if examined.findings().is_empty() {
+                    examined.adopt(&queue, &places).await?;
+                }
+                *services.lost.write() = examined.lost();
+                Ok(examined)
+            };
+            let _ = myself.cast(Message::Examined(Box::new(examined.await)));
+        }));
+        Ok(())
+    }
+
+    fn examined(
+        &mut self,
+        myself: &ActorRef<Message>,
+        examined: Result<Examined, Failure>,
+    ) -> Result<(), Crash> {
+        let Some(life) = self.life.clone() else { return Ok(()) };
+        let unread = match &examined {
+            Ok(examined) => examined.unread().join("; "),
+            Err(failure) => failure.to_string(),
+        };
+        if unread.is_empty() {
+            self.unread = 0;
+        } else {
+            self.unread += 1;
+            tracing::warn!(
+                why = unread,
+                "not all that is beside the tree can be compared with it; trying again"
+            );
+            let pause = LONGEST_PAUSE.saturating_mul(1 << self.unread.min(6));
+            myself.send_after(pause, || Message::Examine);
+        }
+        let Ok(examined) = examined else { return Ok(()) };
+        let worked = self.house.barred().is_none();
+        self.judge(&life.queue, &examined);
+        if worked && !examined.findings().is_empty() {
+            // What is under way began on another tree: with the session it ends, and the next one takes no work.
+            let why =
+                "the tree was replaced by an older one, or another one, while it was worked on".to_owned();
+            return Err(Crash::of(Reason::Expired, why));
+        }
+        Ok(())
     }
 
     fn follow(&mut self, myself: &ActorRef<Message>, session: &Session) {

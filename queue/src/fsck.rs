@@ -18,6 +18,7 @@
 
 mod batch;
 mod code;
+mod counters;
 mod finding;
 mod job;
 mod lists;
@@ -137,8 +138,10 @@ pub async fn check(
     drop(scan);
     counts.suspects = suspects.len();
 
-    let (findings, unsettled) = confirm(&reader, &context, suspects, &mut observer).await?;
+    let (mut findings, unsettled) = confirm(&reader, &context, suspects, &mut observer).await?;
     counts.unsettled = unsettled;
+    findings.extend(counters::check(&reader).await?);
+    sort(&mut findings);
     Ok(Report { findings, counts, took: started.elapsed() })
 }
 
@@ -166,8 +169,12 @@ async fn confirm(
         done += 1;
         observer.tell(Progress { stage: "suspects", done, total });
     }
-    findings.sort_by(|a, b| (&a.path, a.code).cmp(&(&b.path, b.code)));
+    sort(&mut findings);
     Ok((findings, unsettled))
+}
+
+fn sort(findings: &mut [Finding]) {
+    findings.sort_by(|a, b| (&a.path, a.code).cmp(&(&b.path, b.code)));
 }
 
 /// Puts right what a check has found, as far as it is safe; says what became of each finding, and of
@@ -182,6 +189,7 @@ pub async fn repair(
     let context = Context::new(options);
     let mut observer = Observer(progress);
     let mut repaired = Box::pin(repair::all(&reader, options, &report.findings, &mut observer)).await?;
+    repaired.extend(counters::repair(&reader, &report.findings).await?);
 
     let fixed: Vec<_> = repaired.iter().filter(|repaired| repaired.outcome == Outcome::Fixed).collect();
     if fixed.is_empty() {

@@ -40,6 +40,8 @@ pub const OUTBOX: &str = "/outbox";
 pub const ALERTS: &str = "/alerts";
 pub const SPACE: &str = "/space";
 pub const MINTER: &str = "/minter";
+/// Which repository the tree belongs to; set anew when a repair has made the tree fit again.
+pub const REPOSITORY: &str = "/repository";
 pub const COMPONENTS: &str = "/components";
 pub const NODES: &str = "/components/node";
 pub const SEMAPHORES: &str = "/semaphores";

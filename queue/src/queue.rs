@@ -26,6 +26,7 @@ use crate::limits::Limits;
 use crate::map;
 use crate::nodes::{Node, Owner};
 use crate::numbers::Numbers;
+pub use crate::numbers::SeenNumbers;
 use crate::plan::claim::Taker;
 use crate::plan::{Lock, Scene};
 use crate::reads;
@@ -43,6 +44,8 @@ pub struct Settings {
     pub together: Together,
     /// Where commits are counted: by one session after the other.
     pub counts: Arc<Counts>,
+    /// The numbers that were seen in use: by one session after the other.
+    pub seen: Arc<SeenNumbers>,
 }
 
 impl Settings {
@@ -55,6 +58,7 @@ impl Settings {
             max_timeouts: 10,
             together: Together::default(),
             counts: Arc::default(),
+            seen: Arc::default(),
         }
     }
 }

@@ -3,12 +3,15 @@
 //! **When things break.** A check that nobody reads any more ends; a repair goes on to its end. If the store fails, the
 //! last line is a problem.
 
+use std::sync::Arc;
+
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::response::Response;
 use ingest_actors::actions::{Order, order};
-use ingest_queue::fsck::{self, Options, Progress};
-use ingest_queue::queue::Queue;
+use ingest_actors::house::Life;
+use ingest_queue::fsck::{Options, Progress};
+use ingest_steps::ledger::{self, Checked, Places};
 
 use super::app::App;
 use super::caller::{Admin, Operator};
@@ -22,8 +25,8 @@ use super::wire::{Fsck, FsckLine, FsckProgress, Problem};
 ))]
 /// Checks every invariant of the tree, and changes nothing
 pub(crate) async fn check(State(app): State<App>, Operator(caller): Operator) -> Answer<Response> {
-    let queue = app.queue().await?;
-    lines::answer(&app, false, |teller| run(queue, caller.name, false, teller))
+    let life = app.life().await?;
+    lines::answer(&app, false, |teller| run(life, caller.name, false, teller))
 }
 
 #[utoipa::path(post, path = "/api/v1/fsck", tag = "fsck", security(("token" = ["admin"])), responses(
@@ -33,28 +36,24 @@ pub(crate) async fn check(State(app): State<App>, Operator(caller): Operator) ->
 /// Checks the tree, and puts right what is safe to put right
 pub(crate) async fn repair(State(app): State<App>, Admin(caller): Admin) -> Answer<Response> {
     caller.ordered.add(&Order::Repair(order::Nothing {}));
-    let queue = app.queue().await?;
-    lines::answer(&app, true, |teller| run(queue, caller.name, true, teller))
+    let life = app.life().await?;
+    lines::answer(&app, true, |teller| run(life, caller.name, true, teller))
 }
 
-async fn run(queue: Queue, who: String, repair: bool, mut teller: Teller) {
-    let last = match checked(&queue, who, repair, &mut teller).await {
+async fn run(life: Arc<Life>, who: String, repair: bool, mut teller: Teller) {
+    let last = match checked(&life, who, repair, &mut teller).await {
         Ok(found) => FsckLine::Done(found),
         Err(refusal) => FsckLine::Problem(problem(refusal)),
     };
     teller.tell(line(&last)).await;
 }
 
-async fn checked(queue: &Queue, who: String, repair: bool, teller: &mut Teller) -> Answer<Fsck> {
-    let session = queue.session();
-    let options = Options { who, ..Options::new(queue.dialect()) };
+async fn checked(life: &Life, who: String, repair: bool, teller: &mut Teller) -> Answer<Fsck> {
+    let options = Options { who, ..Options::new(life.queue.dialect()) };
     let mut progress = |now: Progress| teller.progress(|| told(now));
-    let mut report = fsck::check(session, &options, &mut progress).await.map_err(Refusal::from)?;
-    let mut repaired = Vec::new();
-    if repair && !report.findings.is_empty() {
-        repaired = fsck::repair(session, &options, &report, &mut progress).await.map_err(Refusal::from)?;
-        report = fsck::check(session, &options, &mut progress).await.map_err(Refusal::from)?;
-    }
+    let places = Places::of(&life.services()).map_err(Refusal::from)?;
+    let checked = ledger::fsck(&life.queue, &options, Some(&places), repair, &mut progress).await;
+    let Checked { repaired, report } = checked.map_err(Refusal::from)?;
     Ok(Fsck::new(&repaired, &report))
 }
 

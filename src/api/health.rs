@@ -23,21 +23,20 @@ pub(crate) async fn alive() -> Json<Alive> {
 pub(crate) async fn ready(State(app): State<App>) -> (StatusCode, Json<Ready>) {
     match why_not(&app) {
         None => (StatusCode::OK, Json(Ready { ready: true, reason: None })),
-        Some(why) => {
-            (StatusCode::SERVICE_UNAVAILABLE, Json(Ready { ready: false, reason: Some(why.to_owned()) }))
-        }
+        Some(why) => (StatusCode::SERVICE_UNAVAILABLE, Json(Ready { ready: false, reason: Some(why) })),
     }
 }
 
 /// Why the node takes no work, if it takes none.
-pub(crate) fn why_not(app: &App) -> Option<&'static str> {
+pub(crate) fn why_not(app: &App) -> Option<String> {
     let house = app.node.house();
-    match (house.mode(), house.link()) {
-        (Mode::Draining, _) => Some("the node is draining"),
-        (_, SessionState::Suspended) => Some("the connection to the tree is lost"),
-        _ if !app.node.has_started() => Some("the node is starting"),
-        (_, SessionState::Expired | SessionState::Closed) => Some("the session of the tree is over"),
-        (Mode::Paused, _) => Some("the node is paused"),
-        (Mode::Running, SessionState::Connected) => None,
-    }
+    let why = match (house.mode(), house.link()) {
+        (Mode::Draining, _) => "the node is draining",
+        (_, SessionState::Suspended) => "the connection to the tree is lost",
+        _ if !app.node.has_started() => "the node is starting",
+        (_, SessionState::Expired | SessionState::Closed) => "the session of the tree is over",
+        (Mode::Paused, _) => "the node is paused",
+        (Mode::Running, SessionState::Connected) => return house.barred().map(|why| why.to_string()),
+    };
+    Some(why.to_owned())
 }

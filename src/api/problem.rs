@@ -51,6 +51,7 @@ kinds! {
     INTERNAL = "internal", INTERNAL_SERVER_ERROR, "A defect";
     UNREADABLE = "unreadable", INTERNAL_SERVER_ERROR, "The tree holds what nobody can read";
     TREE_AWAY = "tree-away", SERVICE_UNAVAILABLE, "The tree cannot be reached";
+    WRONG_TREE = "wrong-tree", SERVICE_UNAVAILABLE, "The tree is not the one that was there before";
     SERVICE_AWAY = "service-away", SERVICE_UNAVAILABLE, "A service cannot be reached";
     BEHIND = "behind", SERVICE_UNAVAILABLE, "This node is behind";
     STARTING = "starting", SERVICE_UNAVAILABLE, "The node is not there yet";

@@ -59,9 +59,11 @@ pub(crate) async fn submit(
 ) -> Answer<Response> {
     // Whoever cannot be served is told before the upload.
     app.life().await?;
+    fits(&app)?;
     let mut given = read_it(&app, request).await?;
     // It may have taken hours: the session may be another one.
     let life = app.life().await?;
+    fits(&app)?;
     let services = life.services();
     let mut judged = {
         let profiles = services.profiles.read().clone();
@@ -103,6 +105,14 @@ async fn no_right(queue: &Queue, services: &Services, judged: &Judged) -> Answer
             tracing::info!(%ark, %failure, "whether it may be written to is decided later");
             Ok(None)
         }
+    }
+}
+
+/// A tree that is older than what is beside it would give the batch a number that was used.
+fn fits(app: &App) -> Answer<()> {
+    match app.node.house().barred() {
+        None => Ok(()),
+        Some(why) => Err(Refusal::new(Kind::WRONG_TREE, why.as_ref()).later(60)),
     }
 }
 

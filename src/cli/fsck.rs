@@ -8,12 +8,16 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use indicatif::ProgressBar;
+use ingest_queue::date::Clock;
 use ingest_queue::dialect::Dialect;
-use ingest_queue::fsck::{self, Code, Options, Progress};
+use ingest_queue::fsck::{Code, Options, Progress};
+use ingest_queue::queue::{self, Queue};
+use ingest_steps::ledger::{self, Checked, Places};
+use ingest_steps::settings::Settings as Steps;
 use ingest_store::engine::Engine;
 use ingest_store::engines::embedded::{Embedded, EmbeddedConfig};
 use ingest_store::engines::zookeeper::{Zookeeper, ZookeeperConfig};
-use ingest_store::{EngineConfig, Limits, Store, StoreConfig};
+use ingest_store::{EngineConfig, Limits, Session, Store, StoreConfig};
 use reqwest::Method;
 use serde_json::json;
 
@@ -61,6 +65,8 @@ pub(super) struct Fsck {
 struct Opened {
     store: Store,
     dialect: Dialect,
+    /// What the tree is compared with, if the configuration is known.
+    places: Option<Steps>,
     /// It is closed when it is done with.
     embedded: Option<Embedded>,
 }
@@ -112,16 +118,17 @@ impl Fsck {
 
     /// The tree that was named; none if a node is to be asked.
     fn open(&self) -> Result<Option<Opened>> {
-        let (config, dialect) = if let Some(file) = &self.config {
-            let loaded = config::load(Some(file), &Environment::of_process())?;
-            (loaded.store, loaded.node.queue.dialect)
+        let (config, dialect, places) = if let Some(file) = &self.config {
+            let mut loaded = config::load(Some(file), &Environment::of_process())?;
+            loaded.steps.uploads = Some(loaded.api.uploads);
+            (loaded.store, loaded.node.queue.dialect, Some(loaded.steps))
         } else {
             let engine = match (&self.zookeeper, &self.embedded) {
                 (Some(connect), _) => EngineConfig::Zookeeper(ZookeeperConfig::new(connect.as_str())),
                 (None, Some(dir)) => EngineConfig::Embedded(EmbeddedConfig::new(dir)),
                 (None, None) => return Ok(None),
             };
-            (StoreConfig { engine, limits: Limits::default() }, self.dialect.get())
+            (StoreConfig { engine, limits: Limits::default() }, self.dialect.get(), None)
         };
         let (engine, embedded): (Arc<dyn Engine>, _) = match config.engine {
             EngineConfig::Zookeeper(config) => {
@@ -138,12 +145,12 @@ impl Fsck {
                 (Arc::new(tree.clone()), Some(tree))
             }
         };
-        Ok(Some(Opened { store: Store::new(engine, config.limits), dialect, embedded }))
+        Ok(Some(Opened { store: Store::new(engine, config.limits), dialect, places, embedded }))
     }
 
     async fn directly(&self, opened: Opened) -> Result<wire::Fsck> {
         let session = opened.store.session().await?;
-        let found = self.check(&session, opened.dialect).await;
+        let found = self.check(&session, opened.dialect, opened.places.as_ref()).await;
         session.close().await?;
         if let Some(tree) = opened.embedded {
             tree.close().await;
@@ -151,17 +158,24 @@ impl Fsck {
         found
     }
 
-    async fn check(&self, session: &ingest_store::Session, dialect: Dialect) -> Result<wire::Fsck> {
+    async fn check(
+        &self,
+        session: &Session,
+        dialect: Dialect,
+        settings: Option<&Steps>,
+    ) -> Result<wire::Fsck> {
         let options = Options::new(dialect);
+        let places = match settings {
+            Some(settings) => Some(Places::open(settings).await?),
+            None => None,
+        };
+        let of_queue = queue::Settings { dialect, ..queue::Settings::new(options.who.clone()) };
+        let queue = Queue::on(session, of_queue, Clock::system());
         let bar = progress::waiting("looking");
         let mut shown = |now: Progress| show(&bar, now.stage, now.done, now.total);
-        let mut report = fsck::check(session, &options, &mut shown).await?;
-        let mut repaired = Vec::new();
-        if self.repair && !report.findings.is_empty() {
-            repaired = fsck::repair(session, &options, &report, &mut shown).await?;
-            report = fsck::check(session, &options, &mut shown).await?;
-        }
+        let checked = ledger::fsck(&queue, &options, places.as_ref(), self.repair, &mut shown).await;
         bar.finish_and_clear();
+        let Checked { repaired, report } = checked?;
         Ok(wire::Fsck::new(&repaired, &report))
     }
 

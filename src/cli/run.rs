@@ -85,7 +85,7 @@ impl Run {
         // Before the node: the URLs of its files have the port in them.
         let bound = api::bind(loaded.api.clone(), &loaded.node.node.dir).await.map_err(Ended::Refused)?;
         let urls = bound.urls().clone();
-        let (node, steps) = (loaded.node.clone(), with_urls(&loaded.steps, &urls));
+        let (node, steps) = (loaded.node.clone(), with_urls(&loaded, &urls));
         let node = Node::start(Config { store, node, steps, work: None }).await.map_err(Ended::Refused)?;
         let node = Arc::new(node);
         let (asked, of_judge) = (self.config.clone(), environment.clone());
@@ -158,9 +158,10 @@ struct Daemon {
     cluster: Option<Cluster>,
 }
 
-/// The settings of the steps, on a node that serves its files.
-fn with_urls(steps: &Steps, urls: &Urls) -> Steps {
-    let mut steps = steps.clone();
+/// The settings of the steps, on a node that serves its files and keeps uploads.
+fn with_urls(loaded: &Loaded, urls: &Urls) -> Steps {
+    let mut steps = loaded.steps.clone();
+    steps.uploads = Some(loaded.api.uploads.clone());
     steps.fetch.public_url = Some(urls.public().clone());
     steps.urls = Some(urls.clone());
     steps
@@ -281,7 +282,7 @@ impl Daemon {
         }
         self.note_sources(&holds);
         self.log.reload(&holds.log);
-        self.node.apply(holds.node.clone(), with_urls(&holds.steps, &self.urls));
+        self.node.apply(holds.node.clone(), with_urls(&holds, &self.urls));
         let count = self.node.apply_profiles(profiles);
         let live = differs.iter().filter(|change| change.live).count();
         let later = differs.len() - live;

@@ -7,6 +7,7 @@
 //! | how a version is recorded, and what is refused | `recording` |
 //! | how objects are read | `reading` |
 //! | which numbers of the tree's counters are used | `ledger` |
+//! | which repository it belongs to, and what it knows of a restored tree | `repository` |
 //! | the little that the two databases differ in | `engine` |
 //!
 //! A version that was stored and never recorded is recorded together with the next one, as *superseded*: it is kept and
@@ -24,6 +25,7 @@ mod ledger;
 pub mod postgres;
 mod reading;
 mod recording;
+mod repository;
 pub mod sqlite;
 mod tables;
 
@@ -36,6 +38,7 @@ use ingest_queue::ids::{Bid, Jid};
 
 use crate::ark::Ark;
 use crate::digest::Digest;
+use crate::identity::Identity;
 use crate::outcome::{Failure, Result};
 
 /// The longest owner, collection, key and local id, in bytes: they are in indexes, which have a bound.
@@ -223,6 +226,32 @@ pub trait Inventory: std::fmt::Debug + Send + Sync {
         numbers: Range<u64>,
         prefix: &'a str,
     ) -> BoxFuture<'a, Result<Claim>>;
+
+    /// Where the database is, for people.
+    fn place(&self) -> String;
+
+    /// The repository that it belongs to; `None` if nobody has written one.
+    fn identity(&self) -> BoxFuture<'_, Result<Option<Identity>>>;
+
+    /// Writes the repository that it belongs to; one that is there stays.
+    fn identify<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, Result<()>>;
+
+    /// The newest version that this job recorded, or that one recorded which it has replaced.
+    fn ingested(&self, bid: Bid, jid: Jid) -> BoxFuture<'_, Result<Option<Ingested>>>;
+
+    /// What jobs of a batch recorded whose numbers are in this range, and which nobody has replaced.
+    fn ingests_of(&self, bid: Bid, jids: Range<u32>) -> BoxFuture<'_, Result<Vec<Ingested>>>;
+
+    /// Lets a job take over what a job recorded that the tree has lost; `false` if another has. May be repeated.
+    fn replace_job(&self, lost: Jid, replacement: Jid) -> BoxFuture<'_, Result<bool>>;
+}
+
+/// A version, by the job that recorded it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ingested {
+    pub jid: Jid,
+    pub ark: Ark,
+    pub version: u32,
 }
 
 /// What became of a claim of numbers.

@@ -19,7 +19,8 @@
 //! | where objects are kept | [`storage`] |
 //! | the database of what is kept | [`inventory`] |
 //! | whether what is kept is what was deposited | [`audit`] |
-//! | numbers that were used, after a tree was lost or restored | [`ledger`] |
+//! | which repository a tree, a storage, an inventory or a directory belongs to | [`identity`] |
+//! | whether the tree is the one that was there before, and what to do if it is not | [`ledger`] |
 //! | the files that describe an object | [`document`] |
 //! | the call to a depositor's service | [`notify`] |
 //! | whether there is room | [`provision`] |
@@ -36,6 +37,7 @@ pub mod digest;
 pub mod document;
 pub mod feed;
 pub mod fetch;
+pub mod identity;
 pub mod inventory;
 pub mod ledger;
 pub mod mail;

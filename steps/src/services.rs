@@ -16,6 +16,7 @@ use crate::fetch::Fetcher;
 use crate::inventory::Inventory;
 use crate::inventory::postgres::PostgresInventory;
 use crate::inventory::sqlite::SqliteInventory;
+use crate::ledger::LostNumbers;
 use crate::mail::Mail;
 use crate::mail::outbox::Outbox;
 use crate::mail::smtp::Smtp;
@@ -53,6 +54,8 @@ pub struct Services {
     pub notifier: Notifier,
     /// As they were read last.
     pub profiles: Arc<RwLock<Arc<Profiles>>>,
+    /// The numbers that the tree has lost when it was restored.
+    pub lost: Arc<RwLock<Vec<LostNumbers>>>,
     /// Profiles as jobs were made with them, by their digests.
     frozen: Arc<Mutex<HashMap<String, Arc<Profile>>>>,
 }
@@ -95,6 +98,7 @@ impl Services {
             mail,
             sender,
             profiles: Arc::new(RwLock::new(Arc::new(profiles))),
+            lost: Arc::default(),
             frozen: Arc::default(),
         })
     }
@@ -237,7 +241,7 @@ async fn open_minters(
     Ok(minters)
 }
 
-async fn open_inventory(settings: &settings::Inventory) -> Result<Option<Arc<dyn Inventory>>> {
+pub(crate) async fn open_inventory(settings: &settings::Inventory) -> Result<Option<Arc<dyn Inventory>>> {
     Ok(match settings {
         settings::Inventory::Sqlite { path } => Some(Arc::new(SqliteInventory::open(path).await?)),
         settings::Inventory::Postgres { url, connections } => {

@@ -40,6 +40,9 @@ pub struct Settings {
     /// How URLs of this node's own files are made; the node sets it. Absent: they are `file:` URLs, or not signed.
     #[serde(skip)]
     pub urls: Option<Urls>,
+    /// Where the node keeps uploads; the node sets it.
+    #[serde(skip)]
+    pub uploads: Option<PathBuf>,
 }
 
 impl Default for Settings {
@@ -62,6 +65,7 @@ impl Default for Settings {
             access: Access::default(),
             feeds: BTreeMap::new(),
             urls: None,
+            uploads: None,
         }
     }
 }

@@ -13,6 +13,7 @@ use ingest_queue::plan::batch::BatchAction;
 use ingest_queue::plan::job::Action as JobAction;
 use ingest_queue::queue::Queue;
 use ingest_queue::states::AccessState;
+use ingest_steps::ledger::{self, Checked, Places};
 use ractor::rpc::CallResult;
 use serde_json::{Value, json};
 
@@ -98,8 +99,8 @@ pub async fn perform(
             tracing::info!(who = by.who, why, item = %on.aid, "an access item was deleted");
             Ok(json!({ "size": on.size, "aid": on.aid }))
         }
-        Order::Fsck(_) => check(queue, by, false, tell).await,
-        Order::Repair(_) => check(queue, by, true, tell).await,
+        Order::Fsck(_) => check(life, by, false, tell).await,
+        Order::Repair(_) => check(life, by, true, tell).await,
         Order::Pause(on) => mode(house, by, reason(&on.reason)?, Mode::Paused),
         Order::Resume(on) => mode(house, by, reason(&on.reason)?, Mode::Running),
         Order::Drain(on) => {
@@ -213,16 +214,14 @@ fn mnemonic(name: &str) -> Answer<&str> {
     Ok(name)
 }
 
-async fn check(queue: &Queue, by: &By, repair: bool, tell: &(dyn Fn(String) + Send + Sync)) -> Answer {
-    let session = queue.session();
+async fn check(life: &Life, by: &By, repair: bool, tell: &(dyn Fn(String) + Send + Sync)) -> Answer {
+    let queue = &life.queue;
     let options = fsck::Options { who: by.who.clone(), ..fsck::Options::new(queue.dialect()) };
     let mut progress = |now: fsck::Progress| tell(format!("{}: {} of {}", now.stage, now.done, now.total));
-    let mut report = fsck::check(session, &options, &mut progress).await?;
-    let mut repaired = Vec::new();
-    if repair && !report.findings.is_empty() {
-        repaired = fsck::repair(session, &options, &report, &mut progress).await?;
-        report = fsck::check(session, &options, &mut progress).await?;
-    }
+    let places = Places::of(&life.services());
+    let places = places.map_err(|failure| Refused::new(Kind::Internal, failure.to_string()))?;
+    let Checked { repaired, report } =
+        ledger::fsck(queue, &options, Some(&places), repair, &mut progress).await?;
     Ok(json!({ "clean": report.is_clean(), "repaired": repaired, "report": report }))
 }
 

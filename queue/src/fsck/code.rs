@@ -94,6 +94,22 @@ codes! {
     Numbers = "B11", Warn, "a batch's expansion names other numbers than those of its jobs",
         "they are left out, and its report lists its jobs";
 
+    CounterBehind = "N01", Error, "a counter of the tree is behind a name that is there, and would give it out again",
+        "raised past it";
+    TreeBehind = "N02", Error,
+        "the tree counts numbers again that were used: it is older than what is beside it, or another tree",
+        "raised past the used numbers; nodes take work again then";
+    MinterCounter = "N03", Error, "the counter of a minter is unreadable",
+        "none: a person must look, and restore its last value, or configure a new shoulder";
+    NoIdentity = "N04", Error,
+        "the tree does not say to which repository it belongs, and what is beside it does",
+        "the identity is written into the tree; nodes take work again then";
+    Foreign = "N05", Error, "a place belongs to another repository",
+        "none: a person must look, and correct the configuration";
+    Unmarked = "N06", Info, "a place does not say to which repository it belongs", "the identity is written into it";
+    NotCompared = "N07", Warn, "what is beside the tree cannot be compared with it",
+        "none: a person must look, and run it again when everything answers";
+
     LostUuid = "U01", Warn, "a uuid leads to no batch", "removed; what it held goes to the quarantine";
     NoUuid = "U02", Error, "a batch is not found by its uuid",
         "the uuid is made to lead to it, unless it leads to another batch";

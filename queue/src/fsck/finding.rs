@@ -20,9 +20,24 @@ pub struct Finding {
     pub repair: String,
     /// A repair leaves it as it is.
     pub by_hand: bool,
-    /// What is looked at again to repair it.
+    /// What is looked at again to repair it; absent: it was found by a comparison with something outside of the tree.
     #[serde(skip)]
-    pub(super) thing: Thing,
+    pub(super) thing: Option<Thing>,
+}
+
+impl Finding {
+    /// What a comparison of the tree with something outside of it has found. [`super::repair()`] leaves it to the caller.
+    pub fn outside(code: Code, path: impl Into<String>, what: impl Into<String>) -> Self {
+        Self {
+            code,
+            severity: code.severity(),
+            path: path.into(),
+            what: what.into(),
+            repair: code.repair().to_owned(),
+            by_hand: code.repair().starts_with("none"),
+            thing: None,
+        }
+    }
 }
 
 impl fmt::Display for Finding {
@@ -90,7 +105,7 @@ impl Verdict {
             what: self.what,
             repair: repair.to_owned(),
             by_hand,
-            thing: thing.clone(),
+            thing: Some(thing.clone()),
         }
     }
 }

@@ -42,8 +42,8 @@ pub(super) async fn all(
     findings: &[Finding],
     observer: &mut Observer<'_>,
 ) -> Result<Vec<Repaired>> {
-    let mut findings: Vec<&Finding> = findings.iter().collect();
-    findings.sort_by_key(|finding| (order(&finding.thing), finding.thing.key()));
+    let mut findings: Vec<&Finding> = findings.iter().filter(|finding| finding.thing.is_some()).collect();
+    findings.sort_by_key(|finding| finding.thing.as_ref().map(|thing| (order(thing), thing.key())));
     // Those of one thing are next to each other now, and are put right together.
     let things: Vec<&[&Finding]> = findings.chunk_by(|a, b| a.thing == b.thing).collect();
     let (total, mut repaired) = (things.len(), Vec::with_capacity(findings.len()));
@@ -61,7 +61,7 @@ pub(super) fn batch(repaired: &Repaired) -> Option<Bid> {
 
 /// Puts a thing right; says what became of each of its findings.
 async fn thing(reader: &Reader, options: &Options, findings: &[&Finding]) -> Result<Vec<Repaired>> {
-    let Some(thing) = findings.first().map(|finding| &finding.thing) else {
+    let Some(thing) = findings.first().and_then(|finding| finding.thing.as_ref()) else {
         return Ok(Vec::new());
     };
     let session = reader.session();

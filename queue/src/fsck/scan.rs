@@ -36,6 +36,7 @@ const TOPS: &[&str] = &[
     map::ALERTS,
     map::SPACE,
     map::MINTER,
+    map::REPOSITORY,
     map::COMPONENTS,
     map::SEMAPHORES,
     map::QUARANTINE,

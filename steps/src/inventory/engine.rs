@@ -231,6 +231,42 @@ macro_rules! inventory_of {
             ) -> BoxFuture<'a, Result<super::Claim>> {
                 ledger::claim(self, counter, numbers, prefix).boxed()
             }
+
+            fn place(&self) -> String {
+                self.place.to_string()
+            }
+
+            fn identity(&self) -> BoxFuture<'_, Result<Option<crate::identity::Identity>>> {
+                repository::identity(self).boxed()
+            }
+
+            fn identify<'a>(&'a self, identity: &'a crate::identity::Identity) -> BoxFuture<'a, Result<()>> {
+                repository::identify(self, identity).boxed()
+            }
+
+            fn ingested(
+                &self,
+                bid: ingest_queue::ids::Bid,
+                jid: ingest_queue::ids::Jid,
+            ) -> BoxFuture<'_, Result<Option<super::Ingested>>> {
+                repository::ingested(self, bid, jid).boxed()
+            }
+
+            fn ingests_of(
+                &self,
+                bid: ingest_queue::ids::Bid,
+                jids: std::ops::Range<u32>,
+            ) -> BoxFuture<'_, Result<Vec<super::Ingested>>> {
+                repository::ingests_of(self, bid, jids).boxed()
+            }
+
+            fn replace_job(
+                &self,
+                lost: ingest_queue::ids::Jid,
+                replacement: ingest_queue::ids::Jid,
+            ) -> BoxFuture<'_, Result<bool>> {
+                repository::replace_job(self, lost, replacement).boxed()
+            }
         }
     };
 }

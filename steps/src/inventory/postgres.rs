@@ -16,7 +16,7 @@ use futures::future::BoxFuture;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions, Postgres};
 
 use super::engine::{Engine, Row, Sql, Transaction, Value, inventory_of, transaction_of};
-use super::{Inventory, Object, Record, Recorded, ledger, reading, recording, tables};
+use super::{Inventory, Object, Record, Recorded, ledger, reading, recording, repository, tables};
 use crate::ark::Ark;
 use crate::outcome::{Failure, Result};
 

@@ -18,7 +18,7 @@ use sqlx::sqlite::{
 };
 
 use super::engine::{Engine, Row, Sql, Transaction, Value, inventory_of, transaction_of};
-use super::{Inventory, Object, Record, Recorded, ledger, reading, recording, tables};
+use super::{Inventory, Object, Record, Recorded, ledger, reading, recording, repository, tables};
 use crate::ark::Ark;
 use crate::outcome::{Failure, Result};
 

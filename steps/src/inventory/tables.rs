@@ -94,6 +94,14 @@ pub(super) const MIGRATIONS: &[Migration] = &[
             PRIMARY KEY (ark, version),
             FOREIGN KEY (ark, version) REFERENCES versions (ark, version)
         )",
+        "CREATE TABLE repository (
+            number BIGINT NOT NULL PRIMARY KEY CHECK (number = 1),
+            id TEXT NOT NULL,
+            created TEXT NOT NULL
+        )",
+        // Jobs that the tree has lost, and those that do their work.
+        "CREATE TABLE replaced_jobs (jid TEXT NOT NULL PRIMARY KEY, replacement TEXT NOT NULL)",
+        "CREATE INDEX jobs_by_replacement ON replaced_jobs (replacement)",
     ],
 ];
 

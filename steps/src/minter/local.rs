@@ -47,6 +47,21 @@ pub struct Counter {
     next: u64,
 }
 
+/// The next number of a counter; `None` if it cannot be read.
+pub(crate) fn counted(data: &[u8]) -> Option<u64> {
+    Some(serde_json::from_slice::<Counter>(data).ok()?.next)
+}
+
+/// The counter moved to this number; `None` if it is there already, or cannot be read.
+pub(crate) fn raised(data: &[u8], next: u64) -> Option<Vec<u8>> {
+    let mut counter: Counter = serde_json::from_slice(data).ok()?;
+    if counter.next >= next {
+        return None;
+    }
+    counter.next = next;
+    serde_json::to_vec(&counter).ok()
+}
+
 /// A minter on a session.
 #[derive(Debug)]
 pub struct LocalMinter {

@@ -13,13 +13,15 @@
 //! where the manifest is, and the identifier is published before.
 //!
 //! **When things break.** Everything can be run again. A version that was stored under the same key is found and
-//! not stored twice; so is one that this job stored before somebody requeued it, if the files are the same.
+//! not stored twice; so is one that this job stored before somebody requeued it, or before the tree was restored
+//! (`restored`), if the files are the same.
 //! A job that finds the object locked is parked until it is free; the lock ends with the session, or with this step. Files that are not on
 //! this disk have to be downloaded again.
 
 mod compose;
 mod delete;
 pub(crate) mod identify;
+mod restored;
 mod store;
 pub(crate) mod system;
 
@@ -56,7 +58,7 @@ pub async fn run(task: &mut Task<'_>, services: &Services) -> Result<Change> {
     let mode: Mode = task.configuration.submission_mode.parse().map_err(Failure::Hopeless)?;
     let sources = sources(task, services).await?;
     let storage = Arc::clone(services.storage_of(&task.profile)?);
-    let named = identify::identify(task, services, mode, &*storage).await?;
+    let named = identify::identify(task, services, mode, &*storage, &sources).await?;
     let object = Arc::new(system::make(task, services, &named.ark, &sources).await?);
     if task.queue.dialect() == Dialect::MrtZk {
         publish(task, services, &named).await?;

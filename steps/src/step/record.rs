@@ -109,7 +109,7 @@ fn record(task: &Task<'_>, ark: Ark, said: &Said, stored: &StoredManifest) -> Re
         files: files(stored),
         ingest: Ingest {
             bid: job.bid,
-            jid: job.jid,
+            jid: said.jid().unwrap_or(job.jid),
             submitter: task.configuration.submitter.clone(),
             profile: task.profile.name.clone(),
             at: task.queue.now(),

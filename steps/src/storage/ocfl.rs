@@ -1,7 +1,8 @@
 //! An OCFL 1.1 repository in a directory.
 //!
 //! The storage root holds `0=ocfl_1.1`, `ocfl_layout.json`, the layout extension's `config.json`
-//! (0004-hashed-n-tuple-storage-layout: sha256, three tuples of three) and objects, nothing else. What is
+//! (0004-hashed-n-tuple-storage-layout: sha256, three tuples of three), the id of the repository (`extensions/ingestd-repository`,
+//! see [`crate::identity`]) and objects, nothing else. What is
 //! being made lies in a staging directory beside the root (`ROOT.staging`, or one that is named) on the same
 //! file system, for OCFL allows no foreign directories in a root.
 //!

@@ -3,6 +3,7 @@
 //! ```text
 //! PREFIX/ARK/vN/content/ATTEMPT/PATH    content, each key written by one attempt only
 //! PREFIX/ARK/vN/inventory.json          what version N is; written last, and only if it is not there
+//! PREFIX.ingestd-repository.json        which repository the bucket belongs to
 //! ```
 //!
 //! The ARK and every name of a path are one element each, percent-encoded. ATTEMPT is a random name: two
@@ -39,6 +40,7 @@ use crate::outcome::{Cancel, Failure, Progress, Result};
 
 mod audit;
 mod inventory;
+mod marker;
 mod settings;
 mod told;
 mod upload;
@@ -46,6 +48,7 @@ mod upload;
 use inventory::{Entry, INVENTORY, Inventory};
 use told::told;
 
+pub(crate) use marker::S3Marker;
 pub use settings::S3Settings;
 
 /// A bucket, or a part of one.

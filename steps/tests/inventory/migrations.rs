@@ -26,8 +26,9 @@ async fn tables_of_an_older_program_are_brought_up_to_date(place: &Place) {
     for index in ["local_ids_of_an_object", "objects_of_an_owner", "ingests_of_a_batch"] {
         place.execute(&format!("DROP INDEX {index}")).await;
     }
-    place.execute("DROP TABLE counters").await;
-    place.execute("DROP TABLE superseded").await;
+    for table in ["counters", "superseded", "repository", "replaced_jobs"] {
+        place.execute(&format!("DROP TABLE {table}")).await;
+    }
     place.execute("DELETE FROM schema_version WHERE version >= 2").await;
     let inventory = place.open().await;
     assert_eq!(place.numbers(DONE).await, [1, 2, 3, 4]);

@@ -8,8 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
+use ingest_queue::ids::{Bid, Jid};
 use ingest_steps::ark::Ark;
-use ingest_steps::inventory::{Claim, Inventory, Object, Record, Recorded, Rows, Summary, Unrecorded};
+use ingest_steps::identity::Identity;
+use ingest_steps::inventory::{
+    Claim, Ingested, Inventory, Object, Record, Recorded, Rows, Summary, Unrecorded,
+};
 use ingest_steps::minter::{MintRequest, Minter, Orphan};
 use ingest_steps::outcome::{Cancel, Failure, Progress, Result};
 use ingest_steps::services::Services;
@@ -219,5 +223,29 @@ impl Inventory for Broken<Arc<dyn Inventory>> {
         prefix: &'a str,
     ) -> BoxFuture<'a, Result<Claim>> {
         self.real.claim(counter, numbers, prefix)
+    }
+
+    fn place(&self) -> String {
+        self.real.place()
+    }
+
+    fn identity(&self) -> BoxFuture<'_, Result<Option<Identity>>> {
+        self.real.identity()
+    }
+
+    fn identify<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, Result<()>> {
+        self.real.identify(identity)
+    }
+
+    fn ingested(&self, bid: Bid, jid: Jid) -> BoxFuture<'_, Result<Option<Ingested>>> {
+        self.plan.around("ingested", self.real.ingested(bid, jid)).boxed()
+    }
+
+    fn ingests_of(&self, bid: Bid, jids: Range<u32>) -> BoxFuture<'_, Result<Vec<Ingested>>> {
+        self.plan.around("ingests_of", self.real.ingests_of(bid, jids)).boxed()
+    }
+
+    fn replace_job(&self, lost: Jid, replacement: Jid) -> BoxFuture<'_, Result<bool>> {
+        self.plan.around("replace_job", self.real.replace_job(lost, replacement)).boxed()
     }
 }

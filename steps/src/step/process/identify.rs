@@ -16,6 +16,7 @@ use ingest_queue::map::JobNode;
 use ingest_queue::names::local_ids::{Claimed, MOST};
 use ingest_queue::nodes::LocalId;
 
+use super::{Sources, restored};
 use crate::ark::Ark;
 use crate::inventory::Summary;
 use crate::outcome::{Failure, Result};
@@ -56,6 +57,7 @@ pub(super) async fn identify(
     services: &Services,
     mode: Mode,
     storage: &dyn Storage,
+    sources: &Sources,
 ) -> Result<Named> {
     rights::may_use(&task.profile, &task.configuration.submitter).map_err(Failure::hopeless)?;
     let owner = task.profile.owner.clone();
@@ -77,6 +79,8 @@ pub(super) async fn identify(
             }
         }
     }
+    let before = restored::identifier(task, services, sources, &local_ids, agreed(&known)?.as_ref()).await?;
+    known.extend(before.map(|ark| ("what was recorded before the tree was restored".to_owned(), ark)));
     let minted_for = |claim: &LocalId| claim.minted.clone();
     let mut minted = task.identifiers.minted().map(str::to_owned);
     minted = minted.or_else(|| claims.iter().find_map(minted_for));

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ingest_queue::error::Error;
+use ingest_queue::ids::Jid;
 use ingest_queue::index::Until;
 use ingest_queue::jobs::Write;
 use ingest_queue::names::Side;
@@ -14,9 +15,11 @@ use url::Url;
 
 use super::compose::{Changes, Composition, compose};
 use super::identify::Named;
+use super::restored::{self, Earlier};
 use super::system::Made;
 use super::{delete, system};
 use crate::digest::hex;
+use crate::inventory::Summary;
 use crate::outcome::{Failure, Result};
 use crate::services::{Services, blocking};
 use crate::step::{Task, object};
@@ -99,60 +102,37 @@ async fn keep(
     task.gate().await?;
     // Under the lock it is decided again: what is recorded may be another job's since.
     let recorded = named.may_store(task, services, storage).await?;
-    let ark = &named.ark.to_string();
-    let (job, key) = (task.lease.job(), task.lease.effect_key());
-    let newest = storage.manifest(ark, None).await?;
-    let own = format!("{}-{}-", job.jid, job.state());
-    let is_own = |version: &StoredManifest| version.key.as_ref().is_some_and(|key| key.starts_with(&own));
-    let done = match &newest {
-        Some(_) => storage.version_of(ark, &key).await?,
+    let ark = named.ark.to_string();
+    let composer = Composer { task, services, storage, mode, object, recorded, ark };
+    if let Some(done) = composer.restored().await? {
+        return Ok(done);
+    }
+    let newest = storage.manifest(&composer.ark, None).await?;
+    let stored = match &newest {
+        Some(_) => storage.version_of(&composer.ark, &task.lease.effect_key()).await?,
         None => None,
     };
-    // What this job has stored itself is not what it composes its files with: it does that again.
-    let mut before = match &done {
-        Some(stored) => previous(storage, ark, stored.version).await?,
-        None => newest.clone(),
-    };
-    while let Some(version) = &before {
-        let counts =
-            services.inventory.is_none() || object::counts(task.queue, version, recorded.as_ref()).await?;
-        if counts && !is_own(version) {
-            break;
-        }
-        before = previous(storage, ark, version.version).await?;
-    }
-    let delete = match object.delete() {
-        Some(path) => blocking("reading mrt-delete.txt", move || delete::read(&path)).await?,
-        None => BTreeSet::new(),
-    };
-    let files = object.files();
-    let Composition { carried, changes } = compose(mode, &files, &delete, before.as_ref())?;
-    let manifest = system::hand_over(task, services, object, &carried).await?;
-    let submitter = task.configuration.submitter.clone();
-    let request = StoreRequest {
-        ark: ark.to_owned(),
-        key,
-        mode,
-        files,
-        carried,
-        head: Some(newest.as_ref().map_or(0, |newest| newest.version)),
-        message: object::signature(job.jid, job.bid, &submitter),
-        user: User { name: if submitter.is_empty() { "unknown".into() } else { submitter }, address: None },
-        manifest_url: Some(manifest.clone()),
-    };
+    let (head, before) = (
+        newest.as_ref().map_or(0, |newest| newest.version),
+        match &stored {
+            Some(stored) => composer.previous(stored.version).await?,
+            None => newest.clone(),
+        },
+    );
+    let Composed { request, manifest, changes } = composer.compose(head, before).await?;
     // A requeue has a key of its own, and would make a second version of the same files.
-    if let Some(newest) = newest.filter(|newest| done.is_none() && is_own(newest)) {
+    if let Some(newest) = newest.filter(|newest| stored.is_none() && composer.is_own(newest)) {
         let size = newest.files.values().map(|file| file.size).sum();
         let stored = Stored { version: newest.version, already: true, files: newest.files, size };
-        if let Some(key) = newest.key.filter(|_| difference(&request, &stored).is_none()) {
+        if let Some(key) = newest.key.filter(|_| difference(&request, &stored, "").is_none()) {
             return Ok(Done { stored, key, manifest, changes });
         }
     }
-    let stored = match done {
+    let stored = match stored {
         Some(stored) => stored,
         None => storage.store(&request, &task.progress, &task.cancel).await?,
     };
-    match difference(&request, &stored) {
+    match difference(&request, &stored, "") {
         None => Ok(Done { stored, key: request.key, manifest, changes }),
         Some(why) => Err(Failure::fail(format!(
             "{} version {} is not what was to be stored: {why}; requeue the job to store the files that it has \
@@ -162,16 +142,101 @@ async fn keep(
     }
 }
 
-/// The version before a version.
-async fn previous(storage: &dyn Storage, ark: &str, version: u32) -> Result<Option<StoredManifest>> {
-    match version.checked_sub(1).filter(|previous| *previous > 0) {
-        Some(previous) => storage.manifest(ark, Some(previous)).await,
-        None => Ok(None),
+/// What the next version of an object is made from.
+struct Composer<'a, 'b> {
+    task: &'a Task<'b>,
+    services: &'a Services,
+    storage: &'a dyn Storage,
+    mode: Mode,
+    object: &'a Arc<Made>,
+    /// What is recorded of the object.
+    recorded: Option<Summary>,
+    ark: String,
+}
+
+/// A version that can be stored.
+struct Composed {
+    request: StoreRequest,
+    /// Where its storage manifest is.
+    manifest: Url,
+    changes: Option<Changes>,
+}
+
+impl Composer<'_, '_> {
+    /// The version that this job, or the lost job that it replaces, made before the tree was restored, if it would be made
+    /// of the same files now.
+    async fn restored(&self) -> Result<Option<Done>> {
+        let Some(Earlier { stored, key, of }) =
+            restored::version(self.task, self.services, self.storage, &self.ark).await?
+        else {
+            return Ok(None);
+        };
+        let before = self.previous(stored.version).await?;
+        let Composed { request, manifest, changes } = self.compose(stored.version, before).await?;
+        let same = difference(&request, &stored, of).is_none();
+        Ok(same.then_some(Done { stored, key, manifest, changes }))
+    }
+
+    /// The version that follows the newest of these and those before it that counts. What this job has stored itself is not
+    /// what it composes its files with: it does that again.
+    async fn compose(&self, head: u32, mut before: Option<StoredManifest>) -> Result<Composed> {
+        while let Some(version) = &before {
+            if self.counts(version).await? && !self.is_own(version) {
+                break;
+            }
+            before = self.previous(version.version).await?;
+        }
+        let delete = match self.object.delete() {
+            Some(path) => blocking("reading mrt-delete.txt", move || delete::read(&path)).await?,
+            None => BTreeSet::new(),
+        };
+        let files = self.object.files();
+        let Composition { carried, changes } = compose(self.mode, &files, &delete, before.as_ref())?;
+        let manifest = system::hand_over(self.task, self.services, self.object, &carried).await?;
+        let job = self.task.lease.job();
+        let submitter = self.task.configuration.submitter.clone();
+        let request = StoreRequest {
+            ark: self.ark.clone(),
+            key: self.task.lease.effect_key(),
+            mode: self.mode,
+            files,
+            carried,
+            head: Some(head),
+            message: object::signature(job.jid, job.bid, &submitter),
+            user: User {
+                name: if submitter.is_empty() { "unknown".into() } else { submitter },
+                address: None,
+            },
+            manifest_url: Some(manifest.clone()),
+        };
+        Ok(Composed { request, manifest, changes })
+    }
+
+    async fn counts(&self, version: &StoredManifest) -> Result<bool> {
+        if self.services.inventory.is_none() {
+            return Ok(true);
+        }
+        object::counts(self.task.queue, version, self.recorded.as_ref()).await
+    }
+
+    /// Whether an earlier attempt of this job has stored this version.
+    fn is_own(&self, version: &StoredManifest) -> bool {
+        let job = self.task.lease.job();
+        let own = format!("{}-{}-", job.jid, job.state());
+        version.key.as_ref().is_some_and(|key| key.starts_with(&own))
+    }
+
+    /// The version before a version.
+    async fn previous(&self, version: u32) -> Result<Option<StoredManifest>> {
+        match version.checked_sub(1).filter(|previous| *previous > 0) {
+            Some(previous) => self.storage.manifest(&self.ark, Some(previous)).await,
+            None => Ok(None),
+        }
     }
 }
 
-/// In what a version is not what was sent.
-fn difference(request: &StoreRequest, stored: &Stored) -> Option<String> {
+/// In what a version is not what was sent, as far as the paths begin with `of`.
+fn difference(request: &StoreRequest, stored: &Stored, of: &str) -> Option<String> {
     if stored.version == 0 {
         return Some("it has no number".into());
     }
@@ -189,13 +254,20 @@ fn difference(request: &StoreRequest, stored: &Stored) -> Option<String> {
         Some(kept) if (kept.size, &kept.digest) == (wanted.size, &wanted.digest) => None,
         _ => Some(format!("`{}` is not as it was to be carried forward", path.escape_debug())),
     };
-    let (there, wanted) = (stored.files.len() as u64, request.total().0);
+    let sent = || request.files.iter().filter(|file| file.path.starts_with(of));
+    let kept = || request.carried.files.iter().filter(|(path, _)| path.starts_with(of));
+    let (there, wanted) =
+        (stored.files.keys().filter(|path| path.starts_with(of)).count(), sent().count() + kept().count());
     let count = || (there != wanted).then(|| format!("it has {there} files, not {wanted}"));
-    let sent = request.files.iter().find_map(differs);
-    sent.or_else(|| request.carried.files.iter().find_map(carried)).or_else(count)
+    sent().find_map(differs).or_else(|| kept().find_map(carried)).or_else(count)
 }
 
 impl Said {
+    /// The job that stored the version, as far as its key says so: after a restore it may be one that the tree has lost.
+    pub(crate) fn jid(&self) -> Option<Jid> {
+        self.key.split('-').next()?.parse().ok()
+    }
+
     pub(crate) fn of(version: u32, key: &str, files: &std::collections::BTreeMap<String, Kept>) -> Self {
         let mut sha = sha2::Sha256::new();
         for (path, kept) in files {
