@@ -52,7 +52,10 @@ fn the_page_of_findings_is_the_table_of_codes() {
     let text = format!(
         "# What fsck checks\n\nWritten by the program from its own table (`ingestd fsck --codes`). `ingestd fsck` changes nothing; it ends with exit code 1\n\
          if anything of severity warn or error was found. `--repair` does what stands in the last column, each repair in one commit that\n\
-         rests on what was found; what is being worked on is left alone. Before a finding is reported the node is read again, until two looks agree.\n\n{}",
+         rests on what was found; what is being worked on is left alone. Before a finding is reported the node is read again, until two looks agree.\n\n\
+         N02 and N04 to N07 compare the tree with what is beside it: a node does so by itself, and takes no work while there are any of severity error\n\
+         ([restoring a tree](operations.md#restoring-a-tree)). The command compares where it asks a node or knows its configuration (`--config`), and not\n\
+         with `--embedded` or `--zookeeper`.\n\n{}",
         Code::table()
     );
     check("fsck.md", &text);

@@ -15,6 +15,9 @@ use crate::{map, numbers};
 /// A name that is farther ahead of its counter is a mistake, and not worth so many creates.
 const FARTHEST: u32 = 10_000_000;
 
+/// What the names of directories begin with that hold notes, and no counter.
+const NOTES: &str = "ezid-";
+
 /// What a minter keeps in the tree, as far as it has to be there.
 #[derive(Debug, Deserialize)]
 struct Minter {
@@ -36,7 +39,8 @@ pub(super) async fn check(reader: &Reader) -> Result<Vec<Finding>> {
         }
         findings.push(finding);
     }
-    for name in reader.names(map::MINTER).await?.map(|(names, _)| names).unwrap_or_default() {
+    let minters = reader.names(map::MINTER).await?.map(|(names, _)| names).unwrap_or_default();
+    for name in minters.into_iter().filter(|name| !name.starts_with(NOTES)) {
         let path = ingest_store::path::join(map::MINTER, &name);
         let Some((data, _)) = reader.get(&path).await? else { continue };
         if let Err(error) = serde_json::from_slice::<Minter>(&data) {

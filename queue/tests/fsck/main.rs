@@ -4,6 +4,7 @@
 
 mod cluster;
 mod corrupt;
+mod counters;
 mod dangling;
 mod faults;
 mod half_moved;

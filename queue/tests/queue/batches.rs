@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use ingest_queue::batches::{Ended, Expanded};
+use ingest_queue::date::Clock;
 use ingest_queue::dialect::Dialect;
 use ingest_queue::error::Error;
 use ingest_queue::map::{self, BatchNode};
 use ingest_queue::nodes::{Configuration, Node as _, ReportCounts, Rows, StatusReport, Submission};
 use ingest_queue::plan::batch::BatchAction;
 use ingest_queue::plan::job::{Action, Change};
+use ingest_queue::queue::{Queue, SeenNumbers, Settings};
 use ingest_queue::states::{BatchList, BatchState, JobState};
 use ingest_store::engines::embedded::{Embedded, EmbeddedConfig};
 use ingest_store::faults::Faulty;
@@ -26,6 +28,8 @@ on_both_engines!(
     batches_made_at_the_same_time_get_ids_of_their_own,
     jobs_made_at_the_same_time_get_ids_of_their_own,
     another_clients_sequential_ids_do_not_collide,
+    no_number_is_given_out_of_a_tree_that_is_older_than_what_the_node_has_seen,
+    closed_numbers_are_given_to_nobody_until_they_are_open,
     an_id_is_never_used_again,
     an_expansion_goes_on_where_it_was_and_with_the_same_manifest_only,
     a_manifest_on_disk_is_frozen_and_read_back_as_it_is,
@@ -112,6 +116,36 @@ async fn another_clients_sequential_ids_do_not_collide(tree: &Tree) {
     queue.session().delete(foreign.as_str(), None).await.unwrap();
     let (_, jids) = batch_of(&queue, 2).await;
     assert_eq!(jids.iter().map(|jid| jid.number()).collect::<Vec<_>>(), [5, 6]);
+    clean(queue.session(), Dialect::Design).await;
+}
+
+async fn no_number_is_given_out_of_a_tree_that_is_older_than_what_the_node_has_seen(tree: &Tree) {
+    let seen = Arc::<SeenNumbers>::default();
+    let settings = || Settings { seen: seen.clone(), ..Settings::new("node-1") };
+    let before = Queue::open(&tree.session().await, settings(), Clock::system()).await.unwrap();
+    batch_of(&before, 3).await;
+    let (bid, _) = batch_of(&before, 2).await;
+    // The same node on a tree that knows nothing of this.
+    let older = Tree::embedded();
+    let after = Queue::open(&older.session().await, settings(), Clock::system()).await.unwrap();
+    let refused = after.create_batch("u", &submission()).await.unwrap_err();
+    assert!(matches!(&refused, Error::Forbidden { why, .. } if why.contains("fsck --repair")), "{refused}");
+    let (batches, jobs) = after.seen_numbers();
+    assert!(batches == bid.number() + 1 && jobs >= 6, "{batches} {jobs}");
+    after.raise_numbers(batches, jobs).await.unwrap();
+    let (next, _) = batch_of(&after, 1).await;
+    assert!(next > bid, "{next}");
+    clean(after.session(), Dialect::Design).await;
+    older.close().await;
+}
+
+async fn closed_numbers_are_given_to_nobody_until_they_are_open(tree: &Tree) {
+    let queue = queue(tree).await;
+    queue.close_numbers("the tree is not ours");
+    let refused = queue.create_batch("u", &submission()).await.unwrap_err();
+    assert!(matches!(&refused, Error::Forbidden { why, .. } if why == "the tree is not ours"), "{refused}");
+    queue.open_numbers();
+    batch_of(&queue, 1).await;
     clean(queue.session(), Dialect::Design).await;
 }
 
