@@ -382,8 +382,9 @@ async fn an_installation_without_an_identity_gets_one_everywhere_with_its_next_s
     let first = ingest(&place, &files, "first").await;
     // As a program left it that knew none.
     let marker = "storage/extensions/ingestd-repository/config.json";
-    for file in [marker, "outbox/.ingestd-repository.json", "uploads/.ingestd-repository.json"] {
-        let _ = std::fs::remove_file(place.path(file));
+    let files_with_it = [marker, "outbox/.ingestd-repository.json", "data/uploads/.ingestd-repository.json"];
+    for file in files_with_it {
+        std::fs::remove_file(place.path(file)).unwrap();
     }
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(place.path("inventory.sqlite"));
     let pool = sqlx::SqlitePool::connect_with(options).await.unwrap();
@@ -395,7 +396,7 @@ async fn an_installation_without_an_identity_gets_one_everywhere_with_its_next_s
     let queue = place.queue().await;
     let (data, _) = queue.session().get(map::REPOSITORY).await.unwrap();
     let id = |data: &[u8]| serde_json::from_slice::<Value>(data).unwrap()["id"].as_str().unwrap().to_owned();
-    for file in [marker, "outbox/.ingestd-repository.json"] {
+    for file in files_with_it {
         assert_eq!(id(&std::fs::read(place.path(file)).unwrap()), id(&data), "{file}");
     }
     let inventory = SqliteInventory::open(&place.path("inventory.sqlite")).await.unwrap();

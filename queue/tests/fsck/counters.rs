@@ -47,7 +47,7 @@ async fn n01_a_counter_behind_a_name_that_is_there_is_raised_past_it(tree: &Tree
 async fn n01_a_name_that_is_too_far_ahead_is_left_to_a_person(tree: &Tree) {
     let session = tree.session().await;
     empty(&session, DESIGN).await;
-    session.create(map::batch(Bid::new(u32::MAX - 1)), "", Mode::Persistent).await.unwrap();
+    session.create(map::batch(Bid::new(2_000_000_000)), "", Mode::Persistent).await.unwrap();
     let report = check(&session, DESIGN).await;
     let finding = report.findings.iter().find(|finding| finding.code.text() == "N01").unwrap();
     assert!(finding.by_hand && finding.repair.contains("remove what is ahead"), "{finding}");

@@ -63,7 +63,9 @@ pub(crate) async fn empty(session: &Session, dialect: Dialect) -> Planted {
     for dir in [map::BATCHES, map::JOBS] {
         let child = format!("{dir}/skipped");
         let pair = || [Op::create(child.as_str(), ""), Op::delete(child.as_str(), None)];
-        session.multi((0..200).flat_map(|_| pair()).collect()).await.unwrap();
+        for _ in 0..2 {
+            session.multi((0..400).flat_map(|_| pair()).collect()).await.unwrap();
+        }
     }
     Planted { session: session.clone(), dialect, next: 0, jobs: Vec::new(), batches: Vec::new() }
 }
