@@ -80,7 +80,10 @@ impl Queue {
             ops.extend(key.and_then(|key| key.taken_by(bid, &scene)));
             let mark = Mark::holds(BatchNode::Status.of(bid), scene.commit.as_str());
             match commit_alone(&self.session, Unit::new(ops, mark)).await {
-                Ok(()) => return Ok(Created { bid, known: false, merged: false, stale: false }),
+                Ok(()) => {
+                    turn.used(1);
+                    return Ok(Created { bid, known: false, merged: false, stale: false });
+                }
                 // Another has made a batch meanwhile: the next number, or its batch.
                 Err(error)
                     if matches!(error.kind(), Kind::NodeExists | Kind::BadVersion)

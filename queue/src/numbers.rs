@@ -75,11 +75,16 @@ impl Turn {
         Op::set(self.dir, "", self.version)
     }
 
+    /// Remembers that so many numbers were given out.
+    pub(crate) fn used(&self, count: u32) {
+        self.seen.of(self.dir).fetch_max(self.number.saturating_add(count), Ordering::Relaxed);
+    }
+
     /// The same turn after so many numbers were given out in one multi.
     pub(crate) fn after(mut self, count: usize) -> Self {
         self.number = self.number.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
         self.version = self.version.wrapping_add(1);
-        self.seen.of(self.dir).fetch_max(self.number, Ordering::Relaxed);
+        self.used(0);
         self
     }
 }
@@ -104,6 +109,12 @@ impl Queue {
     /// The first numbers that this node has not seen in use: a tree that counts from lower ones is older than this node.
     pub fn seen_numbers(&self) -> (u32, u32) {
         self.settings.seen.get()
+    }
+
+    /// Remembers numbers that a tree has counted which is the right one.
+    pub fn saw_numbers(&self, batches: u32, jobs: u32) {
+        self.settings.seen.batches.fetch_max(batches, Ordering::Relaxed);
+        self.settings.seen.jobs.fetch_max(jobs, Ordering::Relaxed);
     }
 
     /// From now on nobody gets a number of a batch or a job from this queue; every try is refused with the reason.

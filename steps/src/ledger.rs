@@ -295,6 +295,7 @@ impl Examined {
             None => begin(queue).await?,
         };
         self.mark(places, &identity).await;
+        queue.saw_numbers(self.counted.0, self.counted.1);
         let Some(inventory) = &places.inventory else { return Ok(()) };
         let counted = [(BATCHES, u64::from(self.counted.0)), (JOBS, u64::from(self.counted.1))];
         if counted.iter().all(|(name, next)| self.inventory_counters.get(*name) == Some(next)) {

@@ -123,7 +123,10 @@ impl Queue {
             ops.extend(batch::create(bid, &uuid, submission, &scene));
             ops.push(turn.fence());
             match self.commit_feed(lease, ops, node, &scene).await {
-                Ok(()) => return Ok(Created { bid, known: false, merged: false, stale: false }),
+                Ok(()) => {
+                    turn.used(1);
+                    return Ok(Created { bid, known: false, merged: false, stale: false });
+                }
                 // Another has made a batch meanwhile: the next number, or its batch.
                 Err(Error::Store(error)) if matches!(error.kind(), Kind::NodeExists | Kind::BadVersion) => {
                     taken = (error.path() == Some(map::batch(bid).as_str())).then_some(bid);
