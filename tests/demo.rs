@@ -54,6 +54,8 @@ fn tells_the_story(output: &Output) {
 /// The subject of each mail, by its name.
 fn mails(dir: &Path) -> BTreeMap<String, String> {
     let entries = std::fs::read_dir(dir.join("outbox")).unwrap().map(Result::unwrap);
+    // Without the file that says to which repository they belong.
+    let entries = entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'));
     let subject = |entry: std::fs::DirEntry| {
         let name = entry.file_name().into_string().unwrap();
         let text = std::fs::read_to_string(entry.path()).unwrap().replace("\r\n", "\n");

@@ -341,7 +341,9 @@ pub(crate) fn nothing_left(work: &Path) {
 /// Messages in the outbox, by their Message-ID.
 pub(crate) fn mails(outbox: &Path) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(outbox) else { return Vec::new() };
-    let texts = entries.map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap());
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let mails = paths.filter(|path| path.extension().is_some_and(|end| end == "eml"));
+    let texts = mails.map(|path| std::fs::read_to_string(path).unwrap());
     let id = |text: String| {
         let line = text.lines().find(|line| line.to_ascii_lowercase().starts_with("message-id:"));
         line.unwrap_or_default().to_owned()

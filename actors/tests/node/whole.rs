@@ -156,6 +156,7 @@ async fn every_kind_is_stored_and_reported_zookeeper() {
 fn subjects(place: &Place) -> Vec<String> {
     let mut paths: Vec<_> =
         std::fs::read_dir(place.outbox()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|end| end == "eml"));
     paths.sort();
     let subject = |path| {
         let text = std::fs::read_to_string(path).unwrap();

@@ -35,7 +35,7 @@ pub(super) async fn check(reader: &Reader) -> Result<Vec<Finding>> {
         let mut finding = Finding::outside(Code::CounterBehind, dir, what);
         if highest - behind > FARTHEST {
             finding.by_hand = true;
-            finding.repair = "none: a person must look, and remove what is ahead".to_owned();
+            finding.repair = String::from("none: a person must look, and remove what is ahead");
         }
         findings.push(finding);
     }

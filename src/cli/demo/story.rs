@@ -97,7 +97,10 @@ impl Story<'_> {
     }
 
     fn reports(&self, batches: &[Told], failed: Bid) -> Result<()> {
-        let mails = std::fs::read_dir(self.dir.join("outbox")).map_or(0, Iterator::count);
+        let is_mail = |entry: std::fs::DirEntry| entry.path().extension().is_some_and(|end| end == "eml");
+        let outbox = std::fs::read_dir(self.dir.join("outbox"));
+        let mails =
+            outbox.map_or(0, |entries| entries.flatten().map(is_mail).filter(|is_mail| *is_mail).count());
         title("What the depositor is told")?;
         say(&format!(
             "{mails} reports in {}. This is the one of {failed}:",

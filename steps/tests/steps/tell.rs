@@ -42,8 +42,9 @@ fn smtp(server: &MailServer) -> MailBy {
 fn mails(stage: &Stage) -> Vec<(String, String)> {
     let Ok(entries) = std::fs::read_dir(stage.dir().join("outbox")) else { return Vec::new() };
     let mut found: Vec<_> = entries
-        .map(|entry| {
-            let path: PathBuf = entry.unwrap().path();
+        .map(|entry| entry.unwrap().path())
+        .filter(|path: &PathBuf| path.extension().is_some_and(|end| end == "eml"))
+        .map(|path| {
             let name = path.file_name().unwrap().to_str().unwrap().to_owned();
             (name, std::fs::read_to_string(path).unwrap())
         })
