@@ -11,6 +11,7 @@ mod ended;
 mod expansion;
 mod lease;
 mod parts;
+mod payloads;
 mod report;
 mod reported;
 

@@ -11,6 +11,7 @@ mod files;
 mod fuzz;
 mod hostile;
 mod kit;
+mod leaving;
 mod limits;
 mod load;
 mod monitoring;
