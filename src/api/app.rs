@@ -21,6 +21,7 @@ use super::problem::{Answer, Kind, Refusal};
 use super::rate::Rates;
 use super::settings::ApiSettings;
 use super::streams::Streams;
+use super::submit::Promised;
 use super::wire::Role;
 
 /// How long a request waits for a session of the tree.
@@ -44,6 +45,8 @@ pub(crate) struct Parts {
     pub hub: Hub,
     pub streams: Streams,
     pub meters: ApiMeters,
+    /// To uploads that are under way.
+    pub promised: Promised,
     /// Read by whatever changes something, until it is done and written down: whoever can write has waited for all.
     pub changing: Arc<RwLock<()>>,
 }
@@ -65,6 +68,7 @@ impl App {
             hub: Hub::new(node.clone()),
             streams: Streams::new(settings.max_streams),
             meters: ApiMeters::default(),
+            promised: Promised::default(),
             changing: Arc::default(),
             audit,
             node,

@@ -32,6 +32,9 @@ pub(crate) struct ApiSettings {
     pub max_upload: u64,
     #[serde(with = "size")]
     pub max_body: u64,
+    /// What uploads leave free of the disk that they are on.
+    #[serde(with = "size")]
+    pub upload_reserve: u64,
     /// Requests a second from one address, with twice as many in a burst.
     pub rate: u32,
     /// Connections at a time.
@@ -65,6 +68,7 @@ impl Default for ApiSettings {
             uploads: "data/uploads".into(),
             max_upload: 1 << 40,
             max_body: 16 << 20,
+            upload_reserve: 1 << 30,
             rate: 1000,
             max_connections: 1024,
             max_streams: 64,

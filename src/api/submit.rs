@@ -1,27 +1,40 @@
 //! Submission: what a depositor hands over becomes a batch, or every reason why it does not.
 //!
 //! It comes as JSON, or as a form in the field's own convention ([`form`]). All of it is judged ([`judge`]) before anything is made in the
-//! tree. An upload ([`upload`]) is streamed to the disk of this node, and is a payload URL of this node from then on.
+//! tree, and what comes before a file before that is stored. An upload ([`upload`]) is streamed to the disk of this node, if there is
+//! room ([`room`]), and is a payload URL of this node from then on.
+//!
+//! Once it was received whole, it is submitted to its end, whoever has left meanwhile: the payload is on the disk, then the batch is
+//! committed, then it is acknowledged.
 //!
 //! **When things break.** A submission whose answer was lost is sent again with its uuid, and answered with the batch that
-//! it has become. An upload without a batch is removed: at once if that is known, else when uploads are looked through.
+//! it has become; a payload that is missing is taken from the retry ([`known`]). If the session ends during the commit, the next one
+//! tells whether the batch was made. An upload is removed at once if it is certain that no batch names it, else when the tree
+//! says so ([`orphans`]).
 
 mod form;
 mod judge;
+mod known;
+mod orphans;
+mod room;
 mod upload;
+
+use std::path::Path;
 
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use ingest_queue::batches::Created;
-use ingest_queue::ids::Bid;
+use ingest_queue::error::Error;
+use ingest_queue::nodes;
 use ingest_queue::queue::Queue;
 use ingest_steps::ark::Ark;
 use ingest_steps::outcome::Failure;
 use ingest_steps::rights;
 use ingest_steps::services::Services;
 use ingest_steps::step::object::{self, Writer};
+use ingest_steps::upload_nodes::UPLOAD_NODE;
 use serde_json::{Map, Value};
 
 use super::app::App;
@@ -29,19 +42,47 @@ use super::caller::{Caller, Depositor};
 use super::guard::is_json;
 use super::problem::{Answer, Kind, Refusal};
 use super::read;
-use super::wire::{FieldProblem, Problem, ProfileLine, ProfileList, Submission, SubmissionForm, Submitted};
-use judge::{Judged, Rules};
-use upload::Upload;
+use super::wire::{
+    FieldProblem, PayloadState, Problem, ProfileLine, ProfileList, Submission, SubmissionForm, Submitted,
+};
+use judge::{File, Judged, Rules};
+use known::Place;
+use upload::{Upload, Writing};
 
-pub(crate) use upload::{look_through, payload_of};
+pub(crate) use orphans::look_through;
+pub(crate) use room::Promised;
+pub(crate) use upload::payload_of;
+
+/// How many sessions of the tree are asked for one batch, if each ends before it has answered.
+const SESSIONS: usize = 3;
 
 /// What was handed over, before anybody has looked at it.
 #[derive(Debug, Default)]
 struct Given {
     fields: Map<String, Value>,
-    upload: Option<Upload>,
+    file: Brought,
     /// What was wrong with the form itself.
     problems: Vec<FieldProblem>,
+}
+
+/// The file of a form.
+#[derive(Debug, Default)]
+enum Brought {
+    #[default]
+    Nothing,
+    File(Box<Writing>),
+    /// The batch of its uuid has it already: it was read, and not stored.
+    Known,
+}
+
+impl Brought {
+    fn described(&self) -> File {
+        match self {
+            Brought::Nothing => File::None,
+            Brought::File(writing) => File::OfSize(writing.size()),
+            Brought::Known => File::Coming,
+        }
+    }
 }
 
 #[utoipa::path(post, path = "/api/v1/batches", tag = "batches", security(("token" = ["depositor"])),
@@ -60,34 +101,58 @@ pub(crate) async fn submit(
     // Whoever cannot be served is told before the upload.
     app.life().await?;
     fits(&app)?;
-    let mut given = read_it(&app, request).await?;
+    let given = read_it(&app, &caller, request).await?;
+    // From here on nobody who leaves takes it along.
+    let task = tokio::spawn(async move {
+        let changing = app.changing.clone().read_owned().await;
+        let answer = received(&app, &caller, given).await;
+        drop(changing);
+        answer
+    });
+    task.await.unwrap_or_else(|lost| Err(Refusal::defect(lost)))
+}
+
+/// Submits what was received whole.
+async fn received(app: &App, caller: &Caller, given: Given) -> Answer<Response> {
     // It may have taken hours: the session may be another one.
     let life = app.life().await?;
-    fits(&app)?;
+    fits(app)?;
     let services = life.services();
-    let mut judged = {
-        let profiles = services.profiles.read().clone();
-        let files = !services.settings.fetch.file_roots.is_empty();
-        let rules =
-            Rules { profiles: &profiles, fetcher: &services.fetcher, files, public: app.urls.public() };
-        judge::all(&mut given, &caller, &rules)
-    };
+    let Given { fields, file, problems } = given;
+    let mut judged = judged(app, &services, caller, fields, problems, file.described());
     let hosts = std::mem::take(&mut judged.hosts);
     judged.problems.extend(judge::names(hosts, &services.fetcher).await);
     if judged.problems.is_empty() {
         judged.problems.extend(no_right(&life.queue, &services, &judged).await?);
     }
-    if let Some(upload) = &given.upload
-        && judged.problems.is_empty()
-    {
-        judged.problems.extend(upload.compare(&judged).await?);
-    }
     if !judged.problems.is_empty() {
         // The upload goes with what was given.
         return Err(Refusal::of_fields(Kind::INVALID, judged.problems));
     }
-    let created = create(&app, &life.queue, &caller, given, judged).await?;
-    Ok(created)
+    let is_known = matches!(file, Brought::Known);
+    let upload = match file {
+        Brought::File(writing) => Some(writing.finish().await?),
+        Brought::Nothing | Brought::Known => None,
+    };
+    if let Some(upload) = &upload {
+        let mut problem = upload.misfit(&judged.submission).await?;
+        if problem.is_none() {
+            problem = upload.compare(judged.size, judged.digest.as_ref()).await?;
+        }
+        if let Some(problem) = problem {
+            return Err(Refusal::of_fields(Kind::INVALID, vec![problem]));
+        }
+    }
+    let place = place(app, &services);
+    let mut submitting = Submitting::new(&place, caller, judged, upload, is_known)?;
+    loop {
+        let life = app.life().await?;
+        match submitting.create(&life.queue).await {
+            Err(Undone::Doubt(_)) if submitting.tries < SESSIONS => {}
+            Err(Undone::Doubt(refusal) | Undone::Refused(refusal)) => return Err(refusal),
+            Ok(response) => return Ok(response),
+        }
+    }
 }
 
 /// Why this may not be added to the object whose identifier was given. It is asked again for each job, before anything is
@@ -116,14 +181,34 @@ fn fits(app: &App) -> Answer<()> {
     }
 }
 
-async fn read_it(app: &App, request: Request) -> Answer<Given> {
+fn place<'a>(app: &'a App, services: &'a Services) -> Place<'a> {
+    let uploads: &Path = &app.settings.uploads;
+    Place { uploads, urls: &app.urls, node: services.work.node(), fetcher: &services.fetcher }
+}
+
+/// Judges what is there of a submission.
+fn judged(
+    app: &App,
+    services: &Services,
+    caller: &Caller,
+    fields: Map<String, Value>,
+    problems: Vec<FieldProblem>,
+    file: File,
+) -> Judged {
+    let profiles = services.profiles.read().clone();
+    let files = !services.settings.fetch.file_roots.is_empty();
+    let rules = Rules { profiles: &profiles, fetcher: &services.fetcher, files, public: app.urls.public() };
+    judge::all(fields, problems, file, caller, &rules)
+}
+
+async fn read_it(app: &App, caller: &Caller, request: Request) -> Answer<Given> {
     if is_json(request.headers()) {
         return from_json(&read::whole(app, request).await?);
     }
     let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let kind = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     match kind.as_str() {
-        "multipart/form-data" => form::multipart(app, request).await,
+        "multipart/form-data" => form::multipart(app, caller, request).await,
         "application/x-www-form-urlencoded" => form::urlencoded(app, request).await,
         _ => Err(Refusal::new(
             Kind::UNSUPPORTED,
@@ -168,72 +253,169 @@ pub(crate) fn judge_body(
         from: std::net::Ipv4Addr::LOCALHOST.into(),
         ordered: super::caller::Ordered::default(),
     };
-    let judged = judge::all(&mut given.ok()?, &caller, &rules);
+    let Given { fields, problems, file } = given.ok()?;
+    let judged = judge::all(fields, problems, file.described(), &caller, &rules);
     Some((judged.submission, judged.problems))
 }
 
-async fn create(app: &App, queue: &Queue, caller: &Caller, given: Given, judged: Judged) -> Answer<Response> {
-    let Judged { mut submission, uuid, xml, .. } = judged;
-    let uuid = uuid.unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
-    if let Some(bid) = queue.find_batch(&uuid).await? {
-        return known(queue, caller, bid, uuid, xml).await;
+/// A submission that is right, on its way into the tree.
+struct Submitting<'a> {
+    place: &'a Place<'a>,
+    caller: &'a Caller,
+    submission: nodes::Submission,
+    uuid: String,
+    xml: bool,
+    upload: Option<Upload>,
+    /// Its file was not stored, because the batch of its uuid had one.
+    is_known: bool,
+    /// How often its batch was asked for.
+    tries: usize,
+}
+
+/// Why there is no batch.
+#[derive(Debug)]
+enum Undone {
+    /// It was not made.
+    Refused(Refusal),
+    /// Nobody knows whether it was made.
+    Doubt(Refusal),
+}
+
+impl From<Refusal> for Undone {
+    fn from(refusal: Refusal) -> Self {
+        Undone::Refused(refusal)
     }
-    if let Some(upload) = &given.upload {
-        let name = submission.payload_filename.get_or_insert_with(|| "payload".to_owned());
-        let url = app.urls.sign(&upload.path(name)).map_err(Refusal::defect)?;
-        submission.payload_url = Some(url.to_string());
-        upload.is_for(&uuid).await?;
-        let size = submission.other.entry("size").or_insert(Value::Null);
-        *size = upload.size.into();
-        if !submission.other.contains_key("digest_value") {
-            submission.other.insert("digest_type".into(), upload.sha256.algorithm().name().into());
-            submission.other.insert("digest_value".into(), upload.sha256.hex().into());
+}
+
+/// Whether it is certain that nothing was committed: the queue has refused, or the store has named the operation that it refuses.
+/// Other errors of the store tell of the last try only.
+fn is_definite(error: &Error) -> bool {
+    match error {
+        Error::Store(error) => error.failed_op().is_some(),
+        _ => true,
+    }
+}
+
+impl<'a> Submitting<'a> {
+    fn new(
+        place: &'a Place<'a>,
+        caller: &'a Caller,
+        judged: Judged,
+        upload: Option<Upload>,
+        is_known: bool,
+    ) -> Answer<Self> {
+        let Judged { mut submission, uuid, xml, .. } = judged;
+        let uuid = uuid.unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
+        if let Some(upload) = &upload {
+            let name = submission.payload_filename.get_or_insert_with(|| "payload".to_owned());
+            let url = place.urls.sign(&upload.path(name)).map_err(Refusal::defect)?;
+            submission.payload_url = Some(url.to_string());
+            submission.other.insert(UPLOAD_NODE.into(), place.node.into());
+            let size = submission.other.entry("size").or_insert(Value::Null);
+            *size = upload.size.into();
+            if !submission.other.contains_key("digest_value") {
+                submission.other.insert("digest_type".into(), upload.sha256.algorithm().name().into());
+                submission.other.insert("digest_value".into(), upload.sha256.hex().into());
+            }
         }
+        Ok(Self { place, caller, submission, uuid, xml, upload, is_known, tries: 0 })
     }
-    let created = queue.create_batch(&uuid, &submission).await?;
-    if created.known {
-        return known(queue, caller, created.bid, uuid, xml).await;
-    }
-    if created.stale {
-        // The upload goes with what was given.
-        return Ok(answer(StatusCode::OK, created, uuid, xml));
-    }
-    if let Some(upload) = given.upload {
-        upload.belongs_to(created.bid).await;
-    }
-    let (batch, merged) = (created.bid, created.merged);
-    tracing::info!(%batch, who = caller.name, profile = submission.profile_name, merged, "submitted");
-    let status = if merged { StatusCode::OK } else { StatusCode::CREATED };
-    Ok(answer(status, created, uuid, xml))
-}
 
-/// The batch of a uuid that was seen before, for whoever it belongs to.
-async fn known(queue: &Queue, caller: &Caller, bid: Bid, uuid: String, xml: bool) -> Answer<Response> {
-    let first = queue.submission(bid).await?;
-    if caller.only().is_some_and(|own| own != first.submitter) {
-        return Err(Refusal::new(Kind::REFUSED, "this uuid is somebody else's: make another"));
+    /// Makes the batch, or finds the one of its uuid. After a doubt it is called again, with another session.
+    async fn create(&mut self, queue: &Queue) -> Result<Response, Undone> {
+        let was_in_doubt = self.tries > 0;
+        self.tries += 1;
+        let doubt = |error: Error| Undone::Doubt(error.into());
+        let undone = |error: Error| {
+            if is_definite(&error) && !was_in_doubt { Undone::Refused(error.into()) } else { doubt(error) }
+        };
+        if was_in_doubt {
+            // Another server may not have what the last session has committed.
+            queue.sync().await.map_err(doubt)?;
+        }
+        if let Some(bid) = queue.find_batch(&self.uuid).await.map_err(undone)? {
+            return self.known(queue, bid).await;
+        }
+        if self.is_known {
+            let why = "the batch of this uuid was deleted meanwhile: send it again";
+            return Err(Refusal::new(Kind::CHANGED, why).into());
+        }
+        if let Some(upload) = &mut self.upload {
+            upload.leave_to_tree(&self.uuid).await?;
+        }
+        let created = match queue.create_batch(&self.uuid, &self.submission).await {
+            Ok(created) => created,
+            Err(error) => {
+                if is_definite(&error)
+                    && !was_in_doubt
+                    && let Some(upload) = self.upload.take()
+                {
+                    upload.remove();
+                }
+                return Err(undone(error));
+            }
+        };
+        if created.known {
+            return self.known(queue, created.bid).await;
+        }
+        if created.stale {
+            if let Some(upload) = self.upload.take().filter(|_| !was_in_doubt) {
+                upload.remove();
+            }
+            return Ok(self.answer(StatusCode::OK, created, None));
+        }
+        Ok(self.made(created).await)
     }
-    Ok(answer(StatusCode::OK, Created { bid, known: true, merged: false, stale: false }, uuid, xml))
-}
 
-fn answer(status: StatusCode, created: Created, uuid: String, xml: bool) -> Response {
-    let Created { bid, known, merged, stale } = created;
-    let url = format!("/api/v1/batches/{bid}");
-    let mut response = if xml {
-        // Ids and uuids have no letters that mean something in XML.
-        let text = format!(
-            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<submission><bid>{bid}</bid><uuid>{uuid}</uuid>\
-             <known>{known}</known><merged>{merged}</merged><stale>{stale}</stale><url>{url}</url></submission>\n"
-        );
-        ([(header::CONTENT_TYPE, "application/xml")], text).into_response()
-    } else {
-        Json(Submitted { bid, uuid, known, merged, stale, url: url.clone() }).into_response()
-    };
-    *response.status_mut() = status;
-    if let Ok(url) = HeaderValue::from_str(&url) {
-        response.headers_mut().insert(header::LOCATION, url);
+    async fn made(&mut self, created: Created) -> Response {
+        let payload = self.upload.as_ref().map(|_| PayloadState::Present);
+        if let Some(upload) = self.upload.take() {
+            upload.belongs_to(created.bid).await;
+        }
+        let (batch, merged) = (created.bid, created.merged);
+        let (who, profile) = (&self.caller.name, &self.submission.profile_name);
+        tracing::info!(%batch, who, profile, merged, "submitted");
+        let status = if merged { StatusCode::OK } else { StatusCode::CREATED };
+        self.answer(status, created, payload)
     }
-    response
+
+    /// The batch of a uuid that was seen before, for whoever it belongs to.
+    async fn known(&mut self, queue: &Queue, bid: ingest_queue::ids::Bid) -> Result<Response, Undone> {
+        let first = known::first(queue, self.caller, bid).await?;
+        let named = first.payload_url.as_deref().and_then(upload::id_in);
+        let is_ours = self.upload.as_ref().is_some_and(|upload| named.as_deref() == Some(upload.id()));
+        let known = Created { bid, known: true, merged: false, stale: false };
+        if is_ours {
+            // A commit whose answer was lost.
+            return Ok(self.made(Created { known: false, ..known }).await);
+        }
+        let upload = self.upload.take();
+        let payload = self.place.supplied(&first, (bid, &self.uuid), &self.submission, upload).await?;
+        Ok(self.answer(StatusCode::OK, known, payload))
+    }
+
+    fn answer(&self, status: StatusCode, created: Created, payload: Option<PayloadState>) -> Response {
+        let Created { bid, known, merged, stale } = created;
+        let (uuid, url) = (&self.uuid, format!("/api/v1/batches/{bid}"));
+        let mut response = if self.xml {
+            // Ids and uuids have no letters that mean something in XML.
+            let payload =
+                payload.map_or_else(String::new, |state| format!("<payload>{}</payload>", state.name()));
+            let text = format!(
+                "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<submission><bid>{bid}</bid><uuid>{uuid}</uuid>\
+                 <known>{known}</known><merged>{merged}</merged><stale>{stale}</stale>{payload}<url>{url}</url></submission>\n"
+            );
+            ([(header::CONTENT_TYPE, "application/xml")], text).into_response()
+        } else {
+            let uuid = uuid.clone();
+            Json(Submitted { bid, uuid, known, merged, stale, payload, url: url.clone() }).into_response()
+        };
+        *response.status_mut() = status;
+        if let Ok(url) = HeaderValue::from_str(&url) {
+            response.headers_mut().insert(header::LOCATION, url);
+        }
+        response
+    }
 }
 
 #[utoipa::path(get, path = "/api/v1/profiles", tag = "batches", security(("token" = ["depositor"])), responses(

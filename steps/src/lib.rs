@@ -55,5 +55,6 @@ pub mod settings;
 pub mod size;
 pub mod step;
 pub mod storage;
+pub mod upload_nodes;
 pub mod urls;
 pub mod work;

@@ -42,9 +42,12 @@ fn content_of(number: usize) -> String {
 fn request_of(number: usize) -> Vec<u8> {
     let (name, content) = (name_of(number), content_of(number));
     let mut body = String::new();
-    for (field, value) in
-        [("profile", "test_content"), ("submitter", "ann"), ("type", "file"), ("uuid", &format!("l-{number}"))]
-    {
+    for (field, value) in [
+        ("profile", "test_content"),
+        ("submitter", "ann"),
+        ("type", "file"),
+        ("uuid", &format!("l-{number}")),
+    ] {
         body += &format!("--b\r\nContent-Disposition: form-data; name=\"{field}\"\r\n\r\n{value}\r\n");
     }
     body += &format!(

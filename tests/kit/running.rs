@@ -1,6 +1,6 @@
 //! A node as a child process in a directory of its own, and files that it may fetch.
 //!
-//! However full the disk of the machine is, jobs of unknown size get room: that is not the subject of these tests.
+//! However full the disk of the machine is, jobs of unknown size and uploads get room: that is not the subject of these tests.
 
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -48,8 +48,9 @@ pub(crate) fn configure(dir: &Path, api: &str, more: &str) {
     std::fs::create_dir_all(&profiles).unwrap();
     std::fs::write(profiles.join("test_content.toml"), PROFILE).unwrap();
     let listen = if api.contains("listen =") { "" } else { "listen = '127.0.0.1:0'\n" };
+    let reserve = if api.contains("upload_reserve =") { "" } else { "upload_reserve = 0\n" };
     let text = format!(
-        "[api]\n{listen}uploads = 'uploads'\n{api}\n\
+        "[api]\n{listen}{reserve}uploads = 'uploads'\n{api}\n\
          [node]\nname = 'node-1'\ndir = 'node'\n\
          [store.engine.embedded]\ndir = 'tree'\n\
          [work]\ndir = 'work'\n[profiles]\ndir = 'profiles'\n\

@@ -2,18 +2,25 @@
 
 use axum::extract::multipart::Field;
 use axum::extract::{FromRequest as _, Multipart, Request};
+use axum::http::header;
 use serde_json::{Map, Value};
 
-use super::Given;
-use super::upload::{Upload, Writing};
+use super::judge::File;
+use super::known::first;
+use super::room::Room;
+use super::upload::Writing;
+use super::{Brought, Given, judged, place};
 use crate::api::app::App;
+use crate::api::caller::Caller;
 use crate::api::problem::{Answer, Kind, Refusal};
 use crate::api::read::{self, too_large, too_slow};
-use crate::api::wire::FieldProblem;
+use crate::api::wire::{FieldProblem, PayloadState};
 
 /// Fields of one form, and bytes of one.
 const MOST_FIELDS: usize = 200;
 const LONGEST: usize = 1 << 20;
+/// What is read of a file that is refused, so that whoever sends it comes to read the answer.
+const LINGERS: u64 = 16 << 20;
 
 pub(super) async fn urlencoded(app: &App, request: Request) -> Answer<Given> {
     fields_of(&read::whole(app, request).await?)
@@ -31,7 +38,11 @@ pub(super) fn fields_of(bytes: &[u8]) -> Answer<Given> {
     Ok(given)
 }
 
-pub(super) async fn multipart(app: &App, request: Request) -> Answer<Given> {
+/// Reads a form with a file. What comes before the file is judged before a byte of it is stored.
+pub(super) async fn multipart(app: &App, caller: &Caller, request: Request) -> Answer<Given> {
+    let length = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+    // The other fields are small, and the file is smaller than all of it.
+    let announced = length.and_then(|length| length.parse().ok()).unwrap_or(0);
     let mut parts =
         Multipart::from_request(request, app).await.map_err(|error| Refusal::field("", error.body_text()))?;
     let mut given = Given::default();
@@ -47,15 +58,27 @@ pub(super) async fn multipart(app: &App, request: Request) -> Answer<Given> {
         }
         let name = field.name().unwrap_or_default().to_owned();
         if name == "file" {
-            if given.upload.is_some() {
+            if !matches!(given.file, Brought::Nothing) {
                 return Err(Refusal::field("file", "there is one already"));
             }
+            let judged = before_file(app, caller, &given).await;
             if let Some(file_name) = field.file_name().filter(|name| !name.is_empty()) {
                 // The field's own `filename` counts more.
                 let file_name = file_name.rsplit(['/', '\\']).next().unwrap_or_default().to_owned();
                 given.fields.entry("filename").or_insert(Value::String(file_name));
             }
-            given.upload = Some(upload(app, &mut field).await?);
+            let stored = match judged {
+                Ok(true) => store(app, &mut field, announced).await,
+                Ok(false) => skip(app, &mut field, app.settings.max_upload).await.map(|()| Brought::Known),
+                Err(refusal) => Err(refusal),
+            };
+            match stored {
+                Ok(stored) => given.file = stored,
+                Err(refusal) => {
+                    let _ = skip(app, &mut field, LINGERS).await;
+                    return Err(refusal);
+                }
+            }
             continue;
         }
         let text = text(app, &mut field, &name).await?;
@@ -64,6 +87,23 @@ pub(super) async fn multipart(app: &App, request: Request) -> Answer<Given> {
         }
         put(&mut given.fields, &mut given.problems, &name, &text);
     }
+}
+
+/// Judges what has come before a file. Whether the file is to be stored: not if the batch of its uuid has a payload.
+async fn before_file(app: &App, caller: &Caller, given: &Given) -> Answer<bool> {
+    let life = app.life().await?;
+    let services = life.services();
+    let (fields, problems) = (given.fields.clone(), given.problems.clone());
+    let judged = judged(app, &services, caller, fields, problems, File::Coming);
+    let uuid = judged.uuid.clone();
+    let problems = judged.certain();
+    if !problems.is_empty() {
+        return Err(Refusal::of_fields(Kind::INVALID, problems));
+    }
+    let Some(uuid) = uuid else { return Ok(true) };
+    let Some(bid) = life.queue.find_batch(&uuid).await? else { return Ok(true) };
+    let first = first(&life.queue, caller, bid).await?;
+    Ok(place(app, &services).payload(&first).await == Some(PayloadState::Missing))
 }
 
 /// A field that comes twice is a problem, and so is one without a name.
@@ -89,15 +129,33 @@ async fn text(app: &App, field: &mut Field<'_>, name: &str) -> Answer<String> {
     String::from_utf8(all).map_err(|_| Refusal::field(name, "it is not UTF-8"))
 }
 
-async fn upload(app: &App, field: &mut Field<'_>) -> Answer<Upload> {
-    let mut writing = Writing::begin(&app.settings.uploads).await?;
+async fn store(app: &App, field: &mut Field<'_>, announced: u64) -> Answer<Brought> {
+    let most = app.settings.max_upload;
+    if announced > most.saturating_add(LONGEST as u64 * MOST_FIELDS as u64) {
+        return Err(too_large(most));
+    }
+    let uploads = &app.settings.uploads;
+    let room = Room::promise(uploads, app.settings.upload_reserve, &app.promised, announced).await?;
+    let mut writing = Writing::begin(uploads, room).await?;
     while let Some(piece) = piece(app, field).await? {
-        if writing.size() + piece.len() as u64 > app.settings.max_upload {
-            return Err(too_large(app.settings.max_upload));
+        if writing.size() + piece.len() as u64 > most {
+            return Err(too_large(most));
         }
         writing.add(piece).await?;
     }
-    writing.finish().await
+    Ok(Brought::File(Box::new(writing)))
+}
+
+/// Reads at most so many bytes, and stores none.
+async fn skip(app: &App, field: &mut Field<'_>, most: u64) -> Answer<()> {
+    let mut size = 0;
+    while let Some(piece) = piece(app, field).await? {
+        size += piece.len() as u64;
+        if size > most {
+            return Err(too_large(most));
+        }
+    }
+    Ok(())
 }
 
 async fn piece(app: &App, field: &mut Field<'_>) -> Answer<Option<bytes::Bytes>> {

@@ -12,14 +12,14 @@ mod fields;
 mod payload;
 mod ways;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ingest_queue::nodes::{self, Other};
 use ingest_steps::digest::Digest;
 use ingest_steps::fetch::Fetcher;
 use ingest_steps::profile::{Profile, Profiles};
 use ingest_steps::rights;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use url::Url;
 
 use self::description::described;
@@ -27,7 +27,6 @@ use self::fields::Fields;
 pub(super) use self::payload::names;
 use self::payload::{announced, payload};
 use self::ways::ways;
-use super::Given;
 use crate::api::caller::Caller;
 use crate::api::wire::FieldProblem;
 
@@ -45,6 +44,26 @@ pub(super) struct Judged {
     /// Names of hosts that have to be resolved to tell whether they may be asked, each with the field that has it first.
     pub hosts: BTreeMap<String, String>,
     pub problems: Vec<FieldProblem>,
+    /// Places of problems that a field which comes later may solve.
+    open: BTreeSet<usize>,
+}
+
+/// The file of a submission, as far as it is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum File {
+    None,
+    /// It is not here, and its size is not known.
+    Coming,
+    OfSize(u64),
+}
+
+impl File {
+    fn size(self) -> Option<u64> {
+        match self {
+            File::OfSize(size) => Some(size),
+            File::None | File::Coming => None,
+        }
+    }
 }
 
 impl Judged {
@@ -52,6 +71,18 @@ impl Judged {
         if let Some(name) = name {
             self.hosts.entry(name).or_insert_with(|| field.to_owned());
         }
+    }
+
+    /// What is missing, and may still come.
+    fn missing(&mut self, field: &str, message: impl Into<String>) {
+        self.open.insert(self.problems.len());
+        self.wrong(field, message);
+    }
+
+    /// Problems that no field which comes later can solve.
+    pub(super) fn certain(self) -> Vec<FieldProblem> {
+        let all = self.problems.into_iter().enumerate();
+        all.filter(|(at, _)| !self.open.contains(at)).map(|(_, problem)| problem).collect()
     }
 
     fn wrong(&mut self, field: &str, message: impl Into<String>) {
@@ -73,9 +104,15 @@ pub(super) struct Rules<'a> {
 }
 
 /// Judges all that was given.
-pub(super) fn all(given: &mut Given, caller: &Caller, rules: &Rules<'_>) -> Judged {
-    let mut judged = Judged { problems: std::mem::take(&mut given.problems), ..Judged::default() };
-    let mut fields = Fields::of(std::mem::take(&mut given.fields), &mut judged);
+pub(super) fn all(
+    given: Map<String, Value>,
+    problems: Vec<FieldProblem>,
+    file: File,
+    caller: &Caller,
+    rules: &Rules<'_>,
+) -> Judged {
+    let mut judged = Judged { problems, ..Judged::default() };
+    let mut fields = Fields::of(given, &mut judged);
     // What a depositor may not use is not there for it.
     let visible = caller.only().map(|own| rules.profiles.visible_to(own));
     let profile = profile(&mut fields, visible.as_ref().unwrap_or(rules.profiles), &mut judged);
@@ -86,8 +123,8 @@ pub(super) fn all(given: &mut Given, caller: &Caller, rules: &Rules<'_>) -> Judg
     {
         judged.wrong("profile", why);
     }
-    payload(&mut fields, given.upload.is_some(), profile.as_ref(), rules, &mut judged);
-    announced(&mut fields, given.upload.as_ref().map(|upload| upload.size), profile.as_ref(), &mut judged);
+    payload(&mut fields, file != File::None, profile.as_ref(), rules, &mut judged);
+    announced(&mut fields, file.size(), profile.as_ref(), &mut judged);
     described(&mut fields, &mut judged);
     ways(&mut fields, caller, profile.as_ref(), &mut judged);
     judged
@@ -95,7 +132,7 @@ pub(super) fn all(given: &mut Given, caller: &Caller, rules: &Rules<'_>) -> Judg
 
 fn profile(fields: &mut Fields, profiles: &Profiles, judged: &mut Judged) -> Option<Profile> {
     let Some(name) = fields.text("profile", judged) else {
-        judged.wrong("profile", "it is missing");
+        judged.missing("profile", "it is missing");
         return None;
     };
     match profiles.get(&name) {
@@ -125,7 +162,7 @@ fn submitter(fields: &mut Fields, caller: &Caller, judged: &mut Judged) {
             return;
         }
         (None, None) => {
-            judged.wrong("submitter", "it is missing");
+            judged.missing("submitter", "it is missing");
             return;
         }
     };

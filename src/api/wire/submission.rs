@@ -132,8 +132,36 @@ pub(crate) struct Submitted {
     /// Another waits under the same key, and is newer: nothing was made or changed.
     #[serde(default)]
     pub stale: bool,
+    /// Whether the payload is there, if it was uploaded. Absent: it is fetched from elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload: Option<PayloadState>,
     /// Where the batch is to be seen.
     pub url: String,
+}
+
+/// Whether a payload that was uploaded is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum PayloadState {
+    /// The batch is whole.
+    Present,
+    /// It was missing, and was taken from this request.
+    Supplied,
+    /// Send the same again, with its file, to the node that it was sent to first.
+    Missing,
+    /// The node that has it cannot be asked now.
+    Unknown,
+}
+
+impl PayloadState {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            PayloadState::Present => "present",
+            PayloadState::Supplied => "supplied",
+            PayloadState::Missing => "missing",
+            PayloadState::Unknown => "unknown",
+        }
+    }
 }
 
 /// What deposits can be for.

@@ -148,9 +148,9 @@ pub(super) fn announced(
             Ok(digest) => judged.digest = Some(digest),
             Err(error) => judged.wrong("digest_value", error.to_string()),
         },
-        (Some(_), None) => judged.wrong("digest_value", "there is a digest_type, and no digest_value"),
+        (Some(_), None) => judged.missing("digest_value", "there is a digest_type, and no digest_value"),
         (None, Some(_)) if !judged.problems.iter().any(|problem| problem.field == "digest_type") => {
-            judged.wrong("digest_type", "there is a digest_value, and no digest_type");
+            judged.missing("digest_type", "there is a digest_value, and no digest_type");
         }
         (None, _) => {}
     }
