@@ -53,6 +53,8 @@ pub(crate) enum Message {
     Look,
     /// All batches are looked at, as from time to time.
     Sweep,
+    /// What it may have been waiting for has happened: its pause is over.
+    Retry,
     /// A job has left those that are under way.
     Left,
     /// A job has ended.
@@ -163,6 +165,10 @@ impl Actor for BatchActor {
                 Message::Look => true,
                 Message::Sweep => {
                     state.sweeps += 1;
+                    true
+                }
+                Message::Retry => {
+                    (state.paused, state.retries) = (None, 0);
                     true
                 }
                 Message::Left => state.has_left(),

@@ -39,6 +39,8 @@ pub(crate) enum Message {
     ListAgain,
     /// Something that batches wait for may have happened.
     LookAgain,
+    /// The same, also for those that were to wait for a while: what they wait for has happened.
+    RetryAll,
     Restart(Bid),
     /// This batch has the same key as the first, and waits for its end.
     Behind {
@@ -109,6 +111,12 @@ impl Actor for Batches {
                     let bids: Vec<Bid> = state.live.keys().copied().collect();
                     for bid in bids {
                         state.tell(&myself, bid, batch::Message::Look).await?;
+                    }
+                }
+                Message::RetryAll => {
+                    let bids: Vec<Bid> = state.live.keys().copied().collect();
+                    for bid in bids {
+                        state.tell(&myself, bid, batch::Message::Retry).await?;
                     }
                 }
                 Message::Restart(bid) => state.tell(&myself, bid, batch::Message::Look).await?,

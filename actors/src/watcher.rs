@@ -24,7 +24,7 @@ use self::events::batch_event;
 use crate::crash::{Crash, Reason, handled};
 use crate::house::{Component, Counts, House, Life, Task, tell};
 use crate::registrar::Info;
-use crate::worker::{HELD, parked_with};
+use crate::worker::{HELD, parked_with, parked_with_upload};
 use crate::{access, batches, janitor};
 
 /// What the watcher is told, by those who read events and by the clock.
@@ -198,12 +198,25 @@ impl State {
         let living: Vec<String> = components.iter().map(|one| one.path_name.clone()).collect();
         let own = self.life.own_name.read().clone();
         self.disks(&components);
+        self.uploads(&components);
         *self.life.components.write() = components;
         self.life.living.notify_one();
         if !own.is_empty() {
             self.finder.components(living, &own);
         }
         Ok(())
+    }
+
+    /// Which nodes with uploads have come or gone.
+    fn uploads(&self, now: &[Component]) {
+        let named = now.iter().map(|one| (one.node.clone(), one.path_name.clone()));
+        let changed = self.life.services().upload_nodes.seen(named, tokio::time::Instant::now());
+        for node in &changed {
+            self.finder.unpark(parked_with_upload(node));
+        }
+        if !changed.is_empty() {
+            tell(&self.house.directory.batches, batches::Message::RetryAll);
+        }
     }
 
     /// Which disks have come or gone.

@@ -33,7 +33,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
-pub(crate) use self::homes::parked_with;
+pub(crate) use self::homes::{parked_with, parked_with_upload};
 pub(crate) use self::taking::HELD;
 use crate::bench::{Bench, Reserved, Seat};
 use crate::crash::{Crash, Reason, handled};
@@ -141,6 +141,7 @@ impl Worker {
             let answer = self.run(&mut lease).await;
             let bytes = self.desk.current().map_or(0, |current| current.progress.done().1);
             self.house.meters.stepped(entry.state, began.elapsed(), bytes);
+            self.uploads_recovered();
             // Told to stop because of that: its pool gives the job back, and it counts.
             if self.desk.has_stalled() {
                 return Err(Crash::of(Reason::Stall, "its step made no progress"));
@@ -216,6 +217,9 @@ impl Worker {
                 self.house.meters.given_back(entry.state);
                 match until {
                     Some(until) => self.finder.wait_until(entry.jid, until),
+                    None if again && self.parks_for_upload(entry).await => {
+                        tracing::debug!("it stands aside until its upload can be had");
+                    }
                     None if again => self.finder.delay(entry.jid, Instant::now() + AGAIN),
                     None => self.finder.put_back(entry.jid),
                 }

@@ -17,6 +17,8 @@ mod judge;
 mod known;
 mod orphans;
 mod room;
+#[cfg(test)]
+mod tests;
 mod upload;
 
 use std::path::Path;
@@ -145,14 +147,7 @@ async fn received(app: &App, caller: &Caller, given: Given) -> Answer<Response> 
     }
     let place = place(app, &services);
     let mut submitting = Submitting::new(&place, caller, judged, upload, is_known)?;
-    loop {
-        let life = app.life().await?;
-        match submitting.create(&life.queue).await {
-            Err(Undone::Doubt(_)) if submitting.tries < SESSIONS => {}
-            Err(Undone::Doubt(refusal) | Undone::Refused(refusal)) => return Err(refusal),
-            Ok(response) => return Ok(response),
-        }
-    }
+    submitting.to_end(|| app.queue()).await
 }
 
 /// Why this may not be added to the object whose identifier was given. It is asked again for each job, before anything is
@@ -319,6 +314,17 @@ impl<'a> Submitting<'a> {
             }
         }
         Ok(Self { place, caller, submission, uuid, xml, upload, is_known, tries: 0 })
+    }
+
+    /// Asks for the batch, and again on the next session if that leaves a doubt.
+    async fn to_end<F: Future<Output = Answer<Queue>>>(&mut self, queue: impl Fn() -> F) -> Answer<Response> {
+        loop {
+            match self.create(&queue().await?).await {
+                Err(Undone::Doubt(_)) if self.tries < SESSIONS => {}
+                Err(Undone::Doubt(refusal) | Undone::Refused(refusal)) => return Err(refusal),
+                Ok(response) => return Ok(response),
+            }
+        }
     }
 
     /// Makes the batch, or finds the one of its uuid. After a doubt it is called again, with another session.

@@ -24,7 +24,7 @@ use self::payload::Payload;
 use super::client::{Client, Server};
 use super::follow::follow;
 use super::screen::Screen;
-use crate::api::wire::{Submission, Submitted};
+use crate::api::wire::{PayloadState, Submission, Submitted};
 
 /// The command's options.
 #[derive(Debug, clap::Args)]
@@ -66,6 +66,16 @@ impl Submit {
                 _ => "is handed over",
             };
             Screen::stdout().say(&format!("{bid} {word} (uuid {})", submitted.uuid))?;
+            match submitted.payload {
+                Some(PayloadState::Supplied) => Screen::note("Its payload was missing, and is there now."),
+                Some(PayloadState::Missing) => Screen::note(
+                    "Its payload is missing: hand the same file over again, to the node that received it first.",
+                ),
+                Some(PayloadState::Unknown) => {
+                    Screen::note("The node that has its payload cannot be asked now whether it is whole.");
+                }
+                Some(PayloadState::Present) | None => {}
+            }
             if !self.wait {
                 Screen::note(&format!("`ingestd batch watch {bid}` follows it."));
             }

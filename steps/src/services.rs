@@ -34,6 +34,7 @@ use crate::storage::Storage;
 use crate::storage::http::Http;
 use crate::storage::ocfl::Ocfl;
 use crate::storage::s3::S3;
+use crate::upload_nodes::UploadNodes;
 use crate::work::WorkDir;
 
 /// Everything that a step may call. Clones share it.
@@ -56,6 +57,8 @@ pub struct Services {
     pub profiles: Arc<RwLock<Arc<Profiles>>>,
     /// The numbers that the tree has lost when it was restored.
     pub lost: Arc<RwLock<Vec<LostNumbers>>>,
+    /// Nodes that have uploads, and which of them are away.
+    pub upload_nodes: Arc<UploadNodes>,
     /// Profiles as jobs were made with them, by their digests.
     frozen: Arc<Mutex<HashMap<String, Arc<Profile>>>>,
 }
@@ -99,6 +102,7 @@ impl Services {
             sender,
             profiles: Arc::new(RwLock::new(Arc::new(profiles))),
             lost: Arc::default(),
+            upload_nodes: Arc::default(),
             frozen: Arc::default(),
         })
     }

@@ -29,10 +29,12 @@ use ingest_queue::nodes::{Configuration, Identifiers, Metadata, Work};
 use ingest_queue::plan::job::Change;
 use ingest_queue::queue::Queue;
 use ingest_queue::states::JobState;
+use tokio::time::Instant;
 
 use crate::outcome::{Cancel, Failure, Progress, Result};
 use crate::profile::Profile;
 use crate::services::Services;
+use crate::upload_nodes;
 
 pub mod admit;
 pub mod assemble;
@@ -118,12 +120,54 @@ pub async fn run(task: &mut Task<'_>, services: &Services) -> Result<Change> {
     match task.lease.job().state() {
         JobState::Pending => check::run(task, services).await,
         JobState::Estimating => estimate::run(task, services).await,
-        JobState::Downloading => download::run(task, services).await,
+        JobState::Downloading => {
+            let answer = download::run(task, services).await;
+            waiting_for_upload(answer, &task.configuration, services)
+        }
         JobState::Processing => process::run(task, services).await,
         JobState::Recording => record::run(task, services).await,
         JobState::Notify => callback::run(task, services).await,
         state => Err(Failure::fail(format!("there is no step for a job that is {state}"))),
     }
+}
+
+/// A job whose upload is on another node that does not answer is given back, until that has lasted for `work.node_grace`.
+fn waiting_for_upload(
+    answer: Result<Change>,
+    configuration: &Configuration,
+    services: &Services,
+) -> Result<Change> {
+    let Some(node) = upload_nodes::other_node(&configuration.other, services.work.node()) else {
+        return answer;
+    };
+    match answer {
+        Err(Failure::Later(why)) if is_about(&configuration.payload_url, &why) => {
+            Err(not_answered(services, node, &why).unwrap_or_else(Failure::Fail))
+        }
+        answer => {
+            if answer.is_ok() {
+                services.upload_nodes.answered(node);
+            }
+            answer
+        }
+    }
+}
+
+/// Whether a failure is about what is fetched from there, and not about a disk of this node.
+fn is_about(url: &str, why: &str) -> bool {
+    url::Url::parse(url).is_ok_and(|url| why.contains(&crate::fetch::redacted(&url)))
+}
+
+/// After the node that has an upload did not answer: that it is waited for, or why it is not any more.
+fn not_answered(services: &Services, node: &str, why: &str) -> Result<Failure, String> {
+    let grace = services.settings.work.node_grace;
+    if services.upload_nodes.failed(node, grace, Instant::now()) {
+        return Ok(Failure::Again(upload_nodes::waiting_for(node)));
+    }
+    let grace = humantime_serde::re::humantime::format_duration(grace);
+    Err(format!(
+        "the node {node}, which has the upload, did not answer for {grace} (`work.node_grace`): {why}"
+    ))
 }
 
 /// What became of a job after its step.

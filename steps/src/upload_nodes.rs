@@ -47,8 +47,8 @@ pub struct UploadNodes(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    /// The components of each node that is there; `None` before the tree was asked.
-    present: Option<BTreeMap<String, BTreeSet<String>>>,
+    /// The components of each node that is there.
+    present: BTreeMap<String, BTreeSet<String>>,
     away: BTreeMap<String, Away>,
     /// Nodes that have answered again since somebody asked.
     recovered: Vec<String>,
@@ -57,29 +57,30 @@ struct Known {
 #[derive(Debug, Clone, Copy)]
 struct Away {
     since: Instant,
-    /// When it may be asked again, if it is there.
+    /// The tree says so: it is not asked before it comes back.
+    left: bool,
+    /// When it may be asked again.
     next: Instant,
     pause: Duration,
 }
 
 impl Away {
     fn since(now: Instant) -> Self {
-        Self { since: now, next: now, pause: PAUSE }
+        Self { since: now, left: false, next: now, pause: PAUSE }
     }
 
     fn is_over(&self, grace: Duration, now: Instant) -> bool {
         now.duration_since(self.since) >= grace
     }
 
+    fn due(&self, grace: Duration) -> Instant {
+        let over = self.since + grace;
+        if self.left { over } else { self.next.min(over) }
+    }
+
     fn ask_later(&mut self, now: Instant) {
         self.next = now + self.pause;
         self.pause = self.pause.saturating_mul(2).min(LONGEST_PAUSE);
-    }
-}
-
-impl Known {
-    fn is_there(&self, node: &str) -> bool {
-        self.present.as_ref().is_none_or(|present| present.contains_key(node))
     }
 }
 
@@ -96,10 +97,10 @@ impl UploadNodes {
             present.entry(node).or_default().insert(component);
         }
         let mut known = self.0.lock();
-        let before = known.present.take().unwrap_or_default();
+        let before = std::mem::replace(&mut known.present, present.clone());
         let mut changed = BTreeSet::new();
         for node in before.keys().filter(|node| !present.contains_key(*node)) {
-            known.away.entry(node.clone()).or_insert_with(|| Away::since(now));
+            known.away.entry(node.clone()).or_insert_with(|| Away::since(now)).left = true;
             changed.insert(node.clone());
         }
         for (node, components) in &present {
@@ -109,37 +110,33 @@ impl UploadNodes {
                 changed.insert(node.clone());
             }
         }
-        known.present = Some(present);
         changed
+    }
+
+    /// Whether any node is away, as far as is known.
+    pub fn is_any_away(&self) -> bool {
+        !self.0.lock().away.is_empty()
     }
 
     /// Whether a node can be asked. Of those that wait for one that did not answer, the first to ask when its pause is over
     /// tries for all.
     pub fn reach(&self, node: &str, grace: Duration, now: Instant) -> Reach {
         let mut known = self.0.lock();
-        let is_there = known.is_there(node);
-        if is_there && !known.away.contains_key(node) {
-            return Reach::Now;
-        }
-        let away = known.away.entry(node.to_owned()).or_insert_with(|| Away::since(now));
+        let Some(away) = known.away.get_mut(node) else { return Reach::Now };
         if away.is_over(grace, now) {
             Reach::GraceOver
-        } else if !is_there {
-            Reach::After(away.since + grace)
-        } else if away.next <= now {
+        } else if away.left || away.next > now {
+            Reach::After(away.due(grace))
+        } else {
             away.ask_later(now);
             Reach::Now
-        } else {
-            Reach::After(away.next)
         }
     }
 
     /// When whoever waits for the node has to look again; `None` if it need not be waited for (any more).
     pub fn due(&self, node: &str, grace: Duration, now: Instant) -> Option<Instant> {
         let known = self.0.lock();
-        let away = known.away.get(node).filter(|away| !away.is_over(grace, now))?;
-        let over = away.since + grace;
-        Some(if known.is_there(node) { away.next.min(over) } else { over })
+        known.away.get(node).filter(|away| !away.is_over(grace, now)).map(|away| away.due(grace))
     }
 
     /// The node did not answer. `false`: that has lasted for the grace.
@@ -179,7 +176,7 @@ mod tests {
     #[tokio::test]
     async fn a_node_that_is_away_is_waited_for_until_the_grace_is_over() {
         let (nodes, now) = (UploadNodes::default(), Instant::now());
-        assert_eq!(nodes.reach("a", GRACE, now), Reach::Now, "nobody knows yet who is there");
+        assert_eq!(nodes.reach("a", GRACE, now), Reach::Now, "nobody knows who is there");
         assert!(nodes.seen(there(&[("a", "a-1")]), now).is_empty());
         assert_eq!(nodes.reach("a", GRACE, now), Reach::Now);
         assert_eq!(nodes.seen(Vec::new(), now), BTreeSet::from(["a".to_owned()]));
@@ -195,12 +192,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_node_that_was_never_seen_has_its_grace_from_the_first_look_on() {
+    async fn a_node_that_was_never_seen_is_asked_and_has_its_grace_from_then_on() {
         let (nodes, now) = (UploadNodes::default(), Instant::now());
         nodes.seen(there(&[("b", "b-1")]), now);
-        let looked = now + GRACE;
-        assert_eq!(nodes.reach("a", GRACE, looked), Reach::After(looked + GRACE));
-        assert_eq!(nodes.reach("a", GRACE, looked + GRACE), Reach::GraceOver);
+        let asked = now + GRACE;
+        assert!(!nodes.is_any_away());
+        assert_eq!(nodes.reach("a", GRACE, asked), Reach::Now);
+        assert!(nodes.failed("a", GRACE, asked) && nodes.is_any_away());
+        assert_eq!(nodes.reach("a", GRACE, asked + GRACE), Reach::GraceOver);
     }
 
     #[tokio::test]

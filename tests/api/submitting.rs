@@ -353,3 +353,90 @@ async fn an_object_is_merged_replaced_or_missed_as_its_mode_says() {
     assert_eq!(answer.fields(), ["submission_mode"]);
     assert!(answer.text().contains("known are add, update, replace"), "{}", answer.text());
 }
+
+fn fields_first(more: &[(&'static str, &str)]) -> Form {
+    let form = Form::new().text("profile", "test_content").text("submitter", "ann").text("type", "file");
+    more.iter().fold(form, |form, (name, value)| form.text(*name, (*value).to_owned()))
+}
+
+/// A file that is larger than the buffers on its way.
+fn large() -> Part {
+    Part::bytes(vec![b'x'; 3 << 20]).file_name("large.bin")
+}
+
+#[tokio::test]
+async fn what_comes_before_a_file_is_judged_before_the_file_is_stored() {
+    let node = TestNode::start().await;
+    for (wrong, field) in [
+        (("priority", "100"), "priority"),
+        (("uuid", "a/b"), "uuid"),
+        (("digestType", "md6"), "digest_type"),
+        (("payload_url", "http://127.0.0.1:1/x"), "payload_url"),
+        (("tilte", "x"), "tilte"),
+    ] {
+        let answer = upload(&node, fields_first(&[wrong]).part("file", large())).await;
+        assert_eq!(answer.problem(400, "invalid", "").fields(), [field]);
+        // Nothing was stored and removed again, either.
+        assert!(!node.dir.path().join("uploads").exists(), "{field}");
+    }
+    // What may still come is not missed: fields behind the file are judged, too.
+    let behind = Form::new()
+        .text("submitter", "ann")
+        .text("digestType", "sha-256")
+        .part("file", Part::text("abc").file_name("a.txt"))
+        .text("digestValue", SHA256_OF_ABC)
+        .text("filename", "b.txt")
+        .text("profile", "test_content");
+    let bid = upload(&node, behind).await.is(201).json["bid"].as_str().unwrap().to_owned();
+    node.batch_is(&bid, "completed").await;
+    let late = form("abc", "a.txt").text("tilte", "x");
+    assert_eq!(upload(&node, late).await.problem(400, "invalid", "").fields(), ["tilte"]);
+    assert_eq!(uploads(&node), 1);
+}
+
+#[tokio::test]
+async fn an_upload_for_which_there_is_no_room_is_refused_before_it_is_stored() {
+    // No disk has so much to spare.
+    let node = TestNode::start_with("upload_reserve = '1000 PiB'", "").await;
+    let answer = upload(&node, fields_first(&[]).part("file", large())).await;
+    answer.problem(507, "no-space", "api.upload_reserve");
+    assert_eq!(uploads(&node), 0);
+    // What is fetched needs no room there.
+    node.submit("a.txt", "one").await;
+}
+
+#[tokio::test]
+async fn a_retry_says_whether_the_payload_is_there_and_supplies_one_that_is_missing() {
+    let node = TestNode::start_with("", "[pools.pending]\nsize = 0\n").await;
+    let sent = || fields_first(&[("uuid", "u-1")]).part("file", Part::text("abc").file_name("a.txt"));
+    let first = upload(&node, sent()).await.is(201).json;
+    assert_eq!((&first["known"], &first["payload"]), (&false.into(), &"present".into()), "{first}");
+    let again = upload(&node, sent()).await.is(200).json;
+    assert_eq!(
+        (&again["bid"], &again["known"], &again["payload"]),
+        (&first["bid"], &true.into(), &"present".into())
+    );
+    assert_eq!(uploads(&node), 1);
+    // As after a loss of the disk.
+    std::fs::remove_dir_all(node.dir.path().join("uploads")).unwrap();
+    let body = json!({"profile": "test_content", "submitter": "ann", "payload_url": "http://127.0.0.1:1/x", "uuid": "u-1"});
+    let without = node.post("/api/v1/batches", body).await.is(200).json;
+    assert_eq!(without["payload"], "missing", "{without}");
+    let other = fields_first(&[("uuid", "u-1")]).part("file", Part::text("abd").file_name("a.txt"));
+    assert_eq!(upload(&node, other).await.problem(400, "invalid", "another file").fields(), ["file"]);
+    let of_bob = Form::new()
+        .text("profile", "test_content")
+        .text("submitter", "bob")
+        .text("uuid", "u-1")
+        .part("file", Part::text("abc").file_name("a.txt"));
+    upload(&node, of_bob).await.problem(409, "refused", "another submitter");
+    assert_eq!(uploads(&node), 0);
+    let supplied = upload(&node, sent().text("responseForm", "xml")).await.is(200).text();
+    assert!(supplied.contains("<payload>supplied</payload>"), "{supplied}");
+    node.send(Method::PATCH, "/api/v1/pools/pending", &json!({"size": 1})).await.is(200);
+    node.batch_is(first["bid"].as_str().unwrap(), "completed").await;
+    // What was not uploaded says nothing of it.
+    let url = node.files.put("/c.txt", "three");
+    let body = json!({"profile": "test_content", "submitter": "ann", "payload_url": url, "type": "file"});
+    assert_eq!(node.post("/api/v1/batches", body).await.is(201).json.get("payload"), None);
+}

@@ -38,6 +38,7 @@ filter = "info,ingest_actors=debug"
 times = 0
 [api]
 listen = "127.0.0.1:0"
+upload_reserve = 0
 [queue]
 rank_delay = "20ms"
 [upkeep]

@@ -60,6 +60,9 @@ impl Worker {
         if self.gives_way(entry).await? {
             return Ok(None);
         }
+        if self.waits_for_upload(entry).await? {
+            return Ok(None);
+        }
         match self.home(entry).await? {
             Home::Here => Ok(Some(self.queue().acquire(entry, &self.desk.holder).await?)),
             Home::Elsewhere => Ok(None),

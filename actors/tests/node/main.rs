@@ -30,5 +30,6 @@ mod tree;
 mod trick;
 mod unknown;
 mod upkeep;
+mod uploads;
 mod waiting;
 mod whole;

@@ -45,7 +45,7 @@ pub(super) struct Judged {
     pub hosts: BTreeMap<String, String>,
     pub problems: Vec<FieldProblem>,
     /// Places of problems that a field which comes later may solve.
-    open: BTreeSet<usize>,
+    pub open: BTreeSet<usize>,
 }
 
 /// The file of a submission, as far as it is known.

@@ -10,6 +10,7 @@ use super::{Feed, Item, Source, What, submission};
 use crate::outcome::{Cancel, Failure};
 use crate::profile::Profile;
 use crate::services::Services;
+use crate::upload_nodes::UPLOAD_NODE;
 
 /// What a round did.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -55,7 +56,8 @@ pub async fn round(
         if cancel.is_cancelled() {
             return Err(Broken::Source(Failure::Cancelled));
         }
-        one(name, (feed, &profile), item, queue, lease, source, cancel, &mut round).await?;
+        one(name, (feed, &profile), services.work.node(), item, queue, lease, source, cancel, &mut round)
+            .await?;
         round.newest = item.date.or(round.newest);
     }
     Ok(round)
@@ -65,6 +67,7 @@ pub async fn round(
 async fn one(
     name: &str,
     (feed, profile): (&Feed, &Profile),
+    node: &str,
     item: &Item,
     queue: &Queue,
     lease: &mut FeedLease,
@@ -95,7 +98,16 @@ async fn one(
             Err(failure) => return Err(Broken::Source(failure)),
         },
     };
+    // A file that this node serves is an upload.
+    let is_served = matches!(item.what, What::File)
+        && payloads.iter().flatten().all(|payload| matches!(payload.url.scheme(), "http" | "https"));
     let made = payloads.and_then(|payloads| submission::of(name, feed, profile, item, &payloads));
+    let made = made.map(|mut submission| {
+        if is_served {
+            submission.other.insert(UPLOAD_NODE.into(), node.into());
+        }
+        submission
+    });
     let bid = match made {
         Ok(submission) => match queue.take_item(lease, &item.id, &item.last, &submission).await {
             Ok(created) => {

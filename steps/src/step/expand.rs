@@ -25,12 +25,14 @@ use ingest_queue::batches::{BatchLease, Expanded};
 use ingest_queue::nodes::Submission;
 use ingest_queue::queue::Queue;
 use ingest_queue::states::BatchState;
+use tokio::time::Instant;
 
 use self::gather::Gathered;
 use self::jobs::Maker;
 use crate::outcome::{Cancel, Failure, Progress, Result};
 use crate::profile::Profile;
 use crate::services::{Services, blocking};
+use crate::upload_nodes::{self, Reach};
 
 /// The manifest, in the directory of its batch.
 pub(super) const MANIFEST: &str = "manifest";
@@ -132,10 +134,30 @@ impl Scene<'_> {
             self.queue.fail_batch(lease, &why).await?;
             return Ok(Expansion::Failed(why));
         }
+        let own = self.services.work.node();
+        let node = upload_nodes::other_node(&self.submission.other, own);
+        if let Some(node) = node
+            && matches!(self.reach(node), Reach::After(_))
+        {
+            return Err(put_off(self.queue, lease, Failure::later(upload_nodes::waiting_for(node))).await);
+        }
         let gathered = match self.gather(manifest).await {
-            Ok(gathered) => gathered,
+            Ok(gathered) => {
+                node.inspect(|node| self.services.upload_nodes.answered(node));
+                gathered
+            }
             Err(failure @ (Failure::Later(_) | Failure::Fail(_))) if of_our_disk(&failure, manifest) => {
                 return Err(put_off(self.queue, lease, failure).await);
+            }
+            Err(Failure::Later(why)) if node.is_some_and(|_| self.is_about_payload(&why)) => {
+                match super::not_answered(self.services, node.unwrap_or_default(), &why) {
+                    Ok(waits) => return Err(put_off(self.queue, lease, waits).await),
+                    Err(why) => {
+                        let why = bounded(why);
+                        self.queue.fail_batch(lease, &why).await?;
+                        return Ok(Expansion::Failed(why));
+                    }
+                }
             }
             Err(Failure::Later(why) | Failure::Fail(why) | Failure::Hopeless(why)) => {
                 let why = bounded(why);
@@ -172,6 +194,14 @@ impl Scene<'_> {
             from => from?,
         };
         self.expand(lease, rows::Source::of(gathered, &manifest.path), from, total).await
+    }
+
+    fn reach(&self, node: &str) -> Reach {
+        self.services.upload_nodes.reach(node, self.services.settings.work.node_grace, Instant::now())
+    }
+
+    fn is_about_payload(&self, why: &str) -> bool {
+        self.submission.payload_url.as_deref().is_some_and(|url| super::is_about(url, why))
     }
 
     async fn go_on(&self, lease: &mut BatchLease, manifest: &Manifest) -> Result<Expansion> {

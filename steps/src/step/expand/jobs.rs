@@ -12,6 +12,7 @@ use crate::services::DIGEST;
 use crate::step::Payload;
 use crate::step::check::GIVEN;
 use crate::storage::Mode;
+use crate::upload_nodes::UPLOAD_NODE;
 
 /// Makes the jobs of one batch.
 pub(super) struct Maker<'a> {
@@ -88,6 +89,11 @@ impl<'a> Maker<'a> {
             configuration.other.insert(GIVEN.into(), true.into());
         }
         payload.write(&mut configuration);
+        if submission.payload_url.as_deref() == Some(row.url.as_str())
+            && let Some(node) = submission.other.get(UPLOAD_NODE)
+        {
+            configuration.other.insert(UPLOAD_NODE.into(), node.clone());
+        }
         Ok(NewJob {
             configuration,
             identifiers: Identifiers { primary_id, local_id, other: Other::new() },
