@@ -69,7 +69,7 @@ async fn job_waits(queue: &Queue, bid: Bid) {
     })
     .await;
     let status = kit::job_is(queue, jid, |status| status.message == WAITS).await;
-    assert_eq!(status.state, JobState::Downloading);
+    assert_eq!(status.status, JobState::Downloading);
     assert_eq!(status.retry_count, 0);
 }
 

@@ -45,7 +45,30 @@ on_both_engines!(
     a_large_report_is_kept_whole,
     how_much_a_report_names_is_known_without_it,
     bad_uuids_are_refused,
+    the_batches_that_name_a_payload_are_found,
 );
+
+async fn the_batches_that_name_a_payload_are_found(tree: &Tree) {
+    let queue = queue(tree).await;
+    let named = |url: &str| url.strip_prefix("https://own.example.org/").map(str::to_owned);
+    assert!(queue.batches_by_payload(named).await.unwrap().is_empty());
+    let of = |url: &str| Submission { payload_url: Some(url.into()), ..submission() };
+    let first = queue.create_batch("u-1", &of("https://own.example.org/a")).await.unwrap().bid;
+    queue.create_batch("u-2", &of("https://example.org/a")).await.unwrap();
+    queue.create_batch("u-3", &Submission { payload_url: None, ..submission() }).await.unwrap();
+    // More than are read together.
+    let mut last = first;
+    for number in 0..100 {
+        let url = format!("https://own.example.org/{number}");
+        last = queue.create_batch(&format!("v-{number}"), &of(&url)).await.unwrap().bid;
+    }
+    let found = queue.batches_by_payload(named).await.unwrap();
+    assert_eq!((found.len(), found["a"], found["99"]), (101, first, last));
+    // What nobody can read may name anything.
+    queue.session().set(BatchNode::Submission.of(last), "no json", None).await.unwrap();
+    let unreadable = queue.batches_by_payload(named).await.unwrap_err();
+    assert!(matches!(unreadable, Error::Corrupt { .. }), "{unreadable}");
+}
 
 async fn a_repeated_uuid_is_answered_with_its_batch(tree: &Tree) {
     let queue = queue(tree).await;

@@ -25,14 +25,13 @@ use ingest_queue::batches::{BatchLease, Expanded};
 use ingest_queue::nodes::Submission;
 use ingest_queue::queue::Queue;
 use ingest_queue::states::BatchState;
-use tokio::time::Instant;
 
 use self::gather::Gathered;
 use self::jobs::Maker;
 use crate::outcome::{Cancel, Failure, Progress, Result};
 use crate::profile::Profile;
 use crate::services::{Services, blocking};
-use crate::upload_nodes::{self, Reach};
+use crate::upload_nodes;
 
 /// The manifest, in the directory of its batch.
 pub(super) const MANIFEST: &str = "manifest";
@@ -136,15 +135,10 @@ impl Scene<'_> {
         }
         let own = self.services.work.node();
         let node = upload_nodes::other_node(&self.submission.other, own);
-        if let Some(node) = node
-            && matches!(self.reach(node), Reach::After(_))
-        {
-            return Err(put_off(self.queue, lease, Failure::later(upload_nodes::waiting_for(node))).await);
-        }
         let gathered = match self.gather(manifest).await {
-            Ok(gathered) => {
-                node.inspect(|node| self.services.upload_nodes.answered(node));
-                gathered
+            Ok(gathered) => gathered,
+            Err(failure @ Failure::Later(_)) if node.is_some_and(|node| is_waiting(&failure, node)) => {
+                return Err(put_off(self.queue, lease, failure).await);
             }
             Err(failure @ (Failure::Later(_) | Failure::Fail(_))) if of_our_disk(&failure, manifest) => {
                 return Err(put_off(self.queue, lease, failure).await);
@@ -194,10 +188,6 @@ impl Scene<'_> {
             from => from?,
         };
         self.expand(lease, rows::Source::of(gathered, &manifest.path), from, total).await
-    }
-
-    fn reach(&self, node: &str) -> Reach {
-        self.services.upload_nodes.reach(node, self.services.settings.work.node_grace, Instant::now())
     }
 
     fn is_about_payload(&self, why: &str) -> bool {
@@ -306,6 +296,11 @@ async fn put_off(queue: &Queue, lease: &mut BatchLease, failure: Failure) -> Fai
         return error.into();
     }
     Failure::Later(why)
+}
+
+/// Whether the node that has the upload is waited for.
+fn is_waiting(failure: &Failure, node: &str) -> bool {
+    *failure == Failure::Later(upload_nodes::waiting_for(node))
 }
 
 /// Whether it was this node's own disk: that says nothing about the payload.

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use ingest_queue::nodes::Submission;
 use serde_json::Value;
+use tokio::time::Instant;
 use url::Url;
 
 use super::frozen::KnownRow;
@@ -19,6 +20,7 @@ use crate::profile::Profile;
 use crate::services::blocking;
 use crate::step::check::LONGEST;
 use crate::step::payload::last_part;
+use crate::upload_nodes::{self, Reach};
 
 /// What is to become jobs.
 pub(super) enum Gathered {
@@ -69,7 +71,22 @@ impl Scene<'_> {
         Ok(Gathered::Rows(rows))
     }
 
+    /// What has to be fetched to know the rows is not asked for while the node that has it is away.
     async fn payload(&self, manifest: &Manifest) -> Result<Gathered> {
+        let is_fetched = self.given_kind()?.is_none_or(|kind| kind.of_rows().is_some());
+        let own = self.services.work.node();
+        let node = upload_nodes::other_node(&self.submission.other, own).filter(|_| is_fetched);
+        let Some(node) = node else { return self.of_payload(manifest).await };
+        let (nodes, grace) = (&self.services.upload_nodes, self.services.settings.work.node_grace);
+        if matches!(nodes.reach(node, grace, Instant::now()), Reach::After(_)) {
+            return Err(Failure::later(upload_nodes::waiting_for(node)));
+        }
+        let gathered = self.of_payload(manifest).await?;
+        nodes.answered(node);
+        Ok(gathered)
+    }
+
+    async fn of_payload(&self, manifest: &Manifest) -> Result<Gathered> {
         let Some(text) = self.submission.payload_url.as_deref().filter(|url| !url.trim().is_empty()) else {
             return Err(Failure::hopeless("there is no payload: neither a URL nor a manifest was submitted"));
         };
