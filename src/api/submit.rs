@@ -147,7 +147,7 @@ async fn received(app: &App, caller: &Caller, given: Given) -> Answer<Response> 
     }
     let place = place(app, &services);
     let mut submitting = Submitting::new(&place, caller, judged, upload, is_known)?;
-    submitting.to_end(|| app.queue()).await
+    submitting.finish(|| app.queue()).await
 }
 
 /// Why this may not be added to the object whose identifier was given. It is asked again for each job, before anything is
@@ -317,7 +317,7 @@ impl<'a> Submitting<'a> {
     }
 
     /// Asks for the batch, and again on the next session if that leaves a doubt.
-    async fn to_end<F: Future<Output = Answer<Queue>>>(&mut self, queue: impl Fn() -> F) -> Answer<Response> {
+    async fn finish<F: Future<Output = Answer<Queue>>>(&mut self, queue: impl Fn() -> F) -> Answer<Response> {
         loop {
             match self.create(&queue().await?).await {
                 Err(Undone::Doubt(_)) if self.tries < SESSIONS => {}

@@ -41,18 +41,13 @@ fn content_of(number: usize) -> String {
 /// A whole request, as it goes over the wire.
 fn request_of(number: usize) -> Vec<u8> {
     let (name, content) = (name_of(number), content_of(number));
-    let mut body = String::new();
-    for (field, value) in [
-        ("profile", "test_content"),
-        ("submitter", "ann"),
-        ("type", "file"),
-        ("uuid", &format!("l-{number}")),
-    ] {
-        body += &format!("--b\r\nContent-Disposition: form-data; name=\"{field}\"\r\n\r\n{value}\r\n");
-    }
-    body += &format!(
-        "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\r\n{content}\r\n--b--\r\n"
-    );
+    let uuid = format!("l-{number}");
+    let fields = [("profile", "test_content"), ("submitter", "ann"), ("type", "file"), ("uuid", &uuid)];
+    let fields = fields.map(|(field, value)| {
+        format!("--b\r\nContent-Disposition: form-data; name=\"{field}\"\r\n\r\n{value}\r\n")
+    });
+    let file = format!("Content-Disposition: form-data; name=\"file\"; filename=\"{name}\"");
+    let body = format!("{}--b\r\n{file}\r\n\r\n{content}\r\n--b--\r\n", fields.concat());
     let length = body.len();
     format!(
         "POST /api/v1/batches HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=b\r\n\

@@ -38,10 +38,9 @@ pub(crate) async fn look_through(uploads: &Path, queue: &Queue) -> Result<usize,
     let (mut gone, mut doubtful) = (Vec::new(), Vec::new());
     for one in listed {
         match belongs(&one, queue).await? {
-            Belongs::Yes => {}
             Belongs::ToNoBatch => gone.push(one),
             Belongs::Unknown if one.is_untouched => doubtful.push(one),
-            Belongs::Unknown => {}
+            Belongs::Yes | Belongs::Unknown => {}
         }
     }
     if !doubtful.is_empty() {

@@ -130,7 +130,7 @@ impl Ground {
         let judged = Judged { submission, uuid: Some(uuid.to_owned()), ..Judged::default() };
         let upload = self.stored(content).await;
         let mut submitting = Submitting::new(&place, &caller, judged, Some(upload), false)?;
-        submitting.to_end(|| self.queue()).await
+        submitting.finish(|| self.queue()).await
     }
 
     fn listed(&self) -> usize {
@@ -279,7 +279,7 @@ async fn a_definite_refusal_removes_the_upload() {
     let upload = ground.stored(CONTENT).await;
     let caller = caller();
     let mut submitting = Submitting::new(&place, &caller, judged, Some(upload), false).unwrap();
-    let refused = submitting.to_end(|| ground.queue()).await.unwrap_err();
+    let refused = submitting.finish(|| ground.queue()).await.unwrap_err();
     assert_eq!(refused.kind, Kind::REFUSED);
     assert_eq!(ground.listed(), 1, "only the other's is left");
 }

@@ -48,12 +48,18 @@ pub(super) fn id_in(url: &str) -> Option<String> {
     }
 }
 
-/// Locks a payload. `None`: somebody else has it. Where there is no file or no lock there is nobody.
-pub(super) fn try_lock(payload: &Path) -> Option<Option<File>> {
-    let Ok(file) = File::open(payload) else { return Some(None) };
+/// Held while a payload is looked at. There is none where there is no file or no lock: then nobody else has one, either.
+#[derive(Debug)]
+pub(super) struct Lock {
+    _file: Option<File>,
+}
+
+/// Locks a payload. `None`: it is being written or submitted.
+pub(super) fn try_lock(payload: &Path) -> Option<Lock> {
+    let Ok(file) = File::open(payload) else { return Some(Lock { _file: None }) };
     match file.try_lock() {
         Err(TryLockError::WouldBlock) => None,
-        Ok(()) | Err(TryLockError::Error(_)) => Some(Some(file)),
+        Ok(()) | Err(TryLockError::Error(_)) => Some(Lock { _file: Some(file) }),
     }
 }
 
