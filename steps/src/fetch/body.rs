@@ -62,14 +62,12 @@ impl<'a> Body<'a> {
         }
         while self.decoded.is_empty() {
             if self.encoded.is_empty() {
-                match self.receive(cancel).await.map_err(Broken::all_of_it)? {
-                    Some(chunk) => self.encoded = chunk,
-                    None => {
-                        let Some(mut decoder) = self.decoder.take() else { return Ok(None) };
-                        let rest = decoder.finish(self.is_whole).map_err(Broken::from_zero)?;
-                        return Ok(Some(rest).filter(|rest| !rest.is_empty()));
-                    }
-                }
+                let Some(chunk) = self.receive(cancel).await.map_err(Broken::all_of_it)? else {
+                    let Some(mut decoder) = self.decoder.take() else { return Ok(None) };
+                    let rest = decoder.finish(self.is_whole).map_err(Broken::from_zero)?;
+                    return Ok(Some(rest).filter(|rest| !rest.is_empty()));
+                };
+                self.encoded = chunk;
             }
             let piece = self.encoded.split_to(self.encoded.len().min(AT_ONCE));
             if let Some(decoder) = &mut self.decoder {

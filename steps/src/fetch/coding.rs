@@ -61,10 +61,10 @@ impl Coding {
 
 /// Whether the file itself may be a gzip, as its name or its type says.
 fn may_be_a_gzip(url: &Url, headers: &HeaderMap) -> bool {
-    let path = url.path().to_ascii_lowercase();
+    let extension = url.path().rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let content_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    path.ends_with(".gz") || path.ends_with(".tgz") || content_type.ends_with("gzip")
+    matches!(extension.as_deref(), Some("gz" | "tgz")) || content_type.ends_with("gzip")
 }
 
 /// Decodes a gzip piece by piece.
