@@ -113,7 +113,7 @@ impl Actor for SessionActor {
                 Message::Opened(opened) => state.opened(&myself, *opened).await?,
                 Message::State(found) => state.is_now(&myself, found)?,
                 Message::HalfGone(suspension) => state.half_gone(suspension),
-                Message::Examine => state.examine(&myself)?,
+                Message::Examine => state.examine(&myself),
                 Message::Examined(examined) => state.examined(&myself, *examined)?,
             }
             Ok(())
@@ -316,8 +316,8 @@ impl State {
     }
 
     /// Compares the tree again, on a task of its own: the inventory may be slow.
-    fn examine(&mut self, myself: &ActorRef<Message>) -> Result<(), Crash> {
-        let Some(life) = &self.life else { return Ok(()) };
+    fn examine(&mut self, myself: &ActorRef<Message>) {
+        let Some(life) = &self.life else { return };
         let (queue, services, myself) = (life.queue.clone(), life.services(), myself.clone());
         self.examination = Some(Task::spawn(async move {
             let examined = async {
@@ -331,7 +331,6 @@ impl State {
             };
             let _ = myself.cast(Message::Examined(Box::new(examined.await)));
         }));
-        Ok(())
     }
 
     fn examined(

@@ -223,12 +223,8 @@ fn compare(
 ) -> Option<Identity> {
     let marked: Vec<_> =
         found.iter().filter_map(|(marker, identity)| Some((marker.place(), identity.as_ref()?))).collect();
-    let Some((place, first)) = tree
-        .map(|tree| (format!("the tree ({})", map::REPOSITORY), tree))
-        .or_else(|| marked.first().cloned())
-    else {
-        return None;
-    };
+    let tree_first = tree.map(|tree| (format!("the tree ({})", map::REPOSITORY), tree));
+    let (place, first) = tree_first.or_else(|| marked.first().cloned())?;
     for (other, identity) in marked.iter().filter(|(_, identity)| identity.id != first.id) {
         let what = format!(
             "it belongs to the repository {identity}, and {place} belongs to the repository {first}; if the configuration names \

@@ -93,6 +93,7 @@ impl Config {
             // All of them are examples.
             feeds: self.feeds.unwrap_or_default(),
             urls: None,
+            uploads: None,
         }
     }
 }

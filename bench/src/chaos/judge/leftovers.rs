@@ -15,6 +15,8 @@ use super::jobs::Job;
 
 /// Directories of jobs that have just completed go a moment later.
 const GONE_WITHIN: Duration = Duration::from_secs(30);
+/// The file that says to which repository a directory belongs.
+const REPOSITORY: &str = ".ingestd-repository.json";
 /// What says which file system a working directory is.
 const FILE_SYSTEM: &str = ".ingest-file-system";
 const LOOK: Duration = Duration::from_millis(200);
@@ -72,7 +74,9 @@ async fn on_disks(world: &World, jobs: &[Job]) {
 
 /// What nobody needs, of what is there: not the files of these jobs.
 fn unwanted(mut found: Vec<String>, kept: &[String]) -> Vec<String> {
-    found.retain(|path| path != FILE_SYSTEM && !kept.iter().any(|jid| path.contains(jid.as_str())));
+    found.retain(|path| {
+        path != FILE_SYSTEM && path != REPOSITORY && !kept.iter().any(|jid| path.contains(jid.as_str()))
+    });
     found
 }
 
