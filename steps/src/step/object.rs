@@ -188,10 +188,7 @@ pub(super) async fn turn(
     }
     for version in (recorded + 1..=head).rev() {
         task.progress.beat();
-        let older = match version == head {
-            true => None,
-            false => storage.manifest(&name, Some(version)).await?,
-        };
+        let older = if version == head { None } else { storage.manifest(&name, Some(version)).await? };
         let Some(stored) = older.as_ref().or(newest.as_ref()) else { continue };
         let Some(author) = Author::of(task.queue, stored).await? else { continue };
         let is_own = author.jid == task.lease.jid();

@@ -103,9 +103,9 @@ fn record(task: &Task<'_>, ark: Ark, said: &Said, stored: &StoredManifest) -> Re
         version: said.version,
         key: task.lease.effect_key(),
         local_ids: task.identifiers.local_id.clone(),
-        title: text(&task.metadata.erc_what),
-        creator: text(&task.metadata.erc_who),
-        date: text(&task.metadata.erc_when),
+        title: text(task.metadata.erc_what.as_ref()),
+        creator: text(task.metadata.erc_who.as_ref()),
+        date: text(task.metadata.erc_when.as_ref()),
         files: files(stored),
         ingest: Ingest {
             bid: job.bid,
@@ -127,8 +127,8 @@ fn files(stored: &StoredManifest) -> Vec<File> {
     stored.files.iter().map(file).collect()
 }
 
-fn text(value: &Option<String>) -> Option<String> {
-    value.clone().filter(|text| !text.trim().is_empty())
+fn text(value: Option<&String>) -> Option<String> {
+    value.filter(|text| !text.trim().is_empty()).cloned()
 }
 
 /// Records a version under the object's lock, with those before it that nobody will record.
@@ -218,8 +218,8 @@ async fn vouch(task: &Task<'_>, author: &Author, record: &mut Record) -> Result<
     let metadata: Option<Metadata> = task.queue.node(jid, JobNode::Metadata).await?;
     let (identifiers, metadata) = (identifiers.unwrap_or_default(), metadata.unwrap_or_default());
     record.local_ids = identifiers.local_id;
-    record.title = text(&metadata.erc_what);
-    record.creator = text(&metadata.erc_who);
-    record.date = text(&metadata.erc_when);
+    record.title = text(metadata.erc_what.as_ref());
+    record.creator = text(metadata.erc_who.as_ref());
+    record.date = text(metadata.erc_when.as_ref());
     Ok(())
 }
