@@ -24,7 +24,7 @@ mod refused;
 mod told;
 
 pub use order::Order;
-pub use perform::{By, perform};
+pub use perform::{By, perform, shell_word};
 pub use pool::pool_of;
 pub use refused::{FieldProblem, Kind, Refused};
 
@@ -85,7 +85,7 @@ actions! {
     "job.priority" operator any Exactly ["jid!" "priority!" "reason" "force"] "give a job another priority";
     "job.delete" admin any Perhaps ["jid!" "confirm!" "reason" "force"] "delete a failed or held job";
     "jobs.bulk" operator any Exactly
-        ["action!" "filter" "state" "priority" "dry_run" "all" "confirm" "id" "reason"]
+        ["action!" "filter" "state" "priority" "dry_run" "all" "expected" "confirm" "id" "reason"]
         "do something to all jobs that a filter selects";
     "batch.hold" operator any Perhaps ["batch!" "reason" "force"] "hold a pending batch";
     "batch.release" operator any Perhaps ["batch!" "reason" "force"] "release a held batch";
@@ -175,7 +175,9 @@ mod tests {
             let all: serde_json::Map<_, _> = action
                 .parameters()
                 .map(|(name, _)| match (action.name, name) {
-                    ("pool.set", "size") | ("limit.set", "limit") => (name.to_owned(), json!(1)),
+                    ("pool.set", "size") | ("limit.set", "limit") | (_, "expected") => {
+                        (name.to_owned(), json!(1))
+                    }
                     ("feed.reset", "confirm") => (name.to_owned(), json!("1")),
                     _ => (name.to_owned(), sample(name)),
                 })

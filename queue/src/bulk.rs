@@ -10,6 +10,10 @@
 //! that the action is for follow from the state tables, so the [`count`] of a dry run is what the
 //! [`run`] will try.
 //!
+//! **What was counted is what is done.** A run lists the jobs once, and acts on that list: a job that matches later is not
+//! touched, and one that does not match any more when its turn comes is left alone. With [`Bulk::expecting`] the
+//! list must have as many jobs as somebody has seen in a dry run; otherwise the run ends before it touches any.
+//!
 //! **Beside others.** At most a quarter of the session's requests are under way for a run.
 //!
 //! **When things break.** A job that is refused (busy, forbidden, gone) is counted, and the first few are
@@ -50,6 +54,8 @@ pub struct Bulk {
     id: String,
     action: BulkAction,
     filter: Filter,
+    expected: Option<usize>,
+    repeated: bool,
 }
 
 impl Bulk {
@@ -74,7 +80,16 @@ impl Bulk {
             )));
         }
         action.check(dialect)?;
-        Ok(Self { id, action, filter: narrowed(action, filter, dialect)? })
+        Ok(Self { id, action, filter: narrowed(action, filter, dialect)?, expected: None, repeated: false })
+    }
+
+    /// Only if so many jobs match; otherwise [`Error::NotExpected`], and no job is touched.
+    ///
+    /// `repeated`: a run with this id may have begun before, so what it has done is counted with those that match. That
+    /// reads the history of every job of the batch, or of the tree, if the count differs.
+    #[must_use]
+    pub fn expecting(self, expected: Option<usize>, repeated: bool) -> Self {
+        Self { expected, repeated, ..self }
     }
 
     pub fn id(&self) -> &str {

@@ -43,6 +43,11 @@ pub enum Error {
     /// All slots of a limit are taken: it waits for one.
     #[error("{what}: {semaphore} is at its limit of {limit}")]
     AtLimit { what: String, semaphore: Semaphore, limit: u32 },
+    /// More or fewer jobs match than whoever asked has counted. Nothing was changed.
+    #[error(
+        "{what}: {matching} match now, and {expected} were expected; nothing was changed, so count again"
+    )]
+    NotExpected { what: String, expected: usize, matching: usize },
     /// What was asked for makes no sense.
     #[error("{0}")]
     Invalid(String),
@@ -74,6 +79,7 @@ impl Error {
             | Error::NotDue { .. }
             | Error::NotFound(_)
             | Error::Deleting(_)
+            | Error::NotExpected { .. }
             | Error::Invalid(_) => Next::Tell,
             Error::Lost { .. } => Next::LetGo,
             Error::Changed { .. } | Error::AtLimit { .. } => Next::LookAgain,

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use ingest_store::recipes::settle;
 use ingest_store::{Kind, Op, path};
 
-pub use all::ReleasedAll;
+pub use all::{ReleasedAll, StillHeld};
 
 use crate::dialect::Dialect;
 use crate::error::{Error, Result};

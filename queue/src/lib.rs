@@ -26,6 +26,7 @@
 //! | committing many plans together, lost answers | [`committer`] |
 //! | listing and counting for people | [`list`] |
 //! | one action on many jobs | [`bulk`] |
+//! | which failures are of one kind | [`reasons`] |
 //! | profiles and settings of the whole cluster | [`shared`] |
 //! | what is asked of the nodes without HTTP | [`requests`] |
 //! | the invariants, and repair | [`fsck`] |
@@ -57,6 +58,7 @@ mod numbers;
 pub mod plan;
 pub mod queue;
 mod reads;
+pub mod reasons;
 pub mod requests;
 pub mod shared;
 pub mod states;

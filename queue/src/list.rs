@@ -41,8 +41,8 @@ pub(crate) use job_line::job_line;
 pub use job_line::{JobLine, jobs};
 pub use kept::{Kept, Names};
 pub use node::{LockedBy, Unread};
-pub(crate) use walk::still_selects;
 pub use walk::{Chunk, Selected, Walk, walk};
+pub(crate) use walk::{still_selects, walk_again};
 
 use crate::error::{Error, Result};
 use crate::map;

@@ -104,7 +104,7 @@ impl App {
             caller.must_be(Role::Admin)?;
         }
         self.life().await?;
-        let by = By { who: caller.name.clone(), request: None };
+        let by = By { who: caller.name.clone(), ..By::default() };
         let away =
             || Refusal::new(Kind::TREE_AWAY, "there is no session of the tree; the node tries to get one");
         let done = self.node.perform(&order, &by).await.ok_or_else(away)??;

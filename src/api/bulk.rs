@@ -36,12 +36,13 @@ mod tests {
     #[test]
     fn what_the_api_takes_is_what_the_table_of_actions_takes() {
         let all = json!({
-            "action": "requeue", "state": "downloading", "priority": 5, "dry_run": true, "all": true, "confirm": true,
+            "action": "requeue", "state": "downloading", "priority": 5, "dry_run": true, "all": true, "confirm": true, "expected": 7,
             "id": "run-1", "reason": "why",
             "filter": {
                 "states": ["failed"], "batch": "bid0000000001", "collection": "c", "submitter": "s",
                 "older_than": "2026-01-01T00:00:00.000Z", "newer_than": "2026-01-01T00:00:00.000Z", "text": "t",
                 "min_priority": 1, "max_priority": 99, "scheduled": true,
+                "group": "g1-0123456789abcdef",
             },
         });
         let asked: Bulk = serde_json::from_value(all.clone()).unwrap();

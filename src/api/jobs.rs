@@ -11,6 +11,7 @@ use ingest_queue::list::{self, Filter, PageRequest};
 use ingest_queue::map::JobNode;
 use ingest_queue::nodes::{Configuration, Identifiers, Inventory, Metadata, Number, Owner, Schedule, Work};
 use ingest_queue::queue::Queue;
+use ingest_queue::reasons::{GroupKey, template};
 use ingest_queue::states::{JobState, States as _, To, Who, Why};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -22,12 +23,14 @@ use super::problem::Answer;
 use super::read::{self, Body, Params};
 use super::shown::{self, plain};
 use super::wire::{
-    BidText, DateText, Doing, JidText, Job, JobActed, JobHistory, JobLock, JobPage, JobStates, JobStatus,
-    PriorityText, Problem, ReasonGroup, Reasons, Requeue, SetPriority, Transition,
+    BidText, DateText, Doing, GroupText, JidText, Job, JobActed, JobHistory, JobLock, JobPage, JobStates,
+    JobStatus, PriorityText, Problem, ReasonGroup, Reasons, Requeue, SetPriority, Transition,
 };
 
 /// How many jobs are looked at to group them.
 const MOST_LOOKS: usize = 10_000;
+/// How many letters of a template are shown.
+const LONGEST_REASON: usize = 500;
 /// How many of a group are named.
 const NAMED: usize = 20;
 
@@ -58,6 +61,9 @@ pub(crate) struct JobParams {
     max_priority: Option<String>,
     /// Only those that wait for their process date; false: only those that do not.
     scheduled: Option<bool>,
+    /// The group of their reason, as `GET /api/v1/jobs/reasons` shows it.
+    #[param(value_type = Option<GroupText>, inline)]
+    group: Option<String>,
     /// 1 to 1000.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
@@ -82,6 +88,7 @@ impl JobParams {
             min_priority: read::one("min_priority", self.min_priority.as_deref())?,
             max_priority: read::one("max_priority", self.max_priority.as_deref())?,
             scheduled: self.scheduled,
+            group: read::one("group", self.group.as_deref())?,
         })
     }
 }
@@ -123,16 +130,18 @@ pub(crate) async fn reasons(
         filter.states = vec![JobState::Failed];
     }
     let life = app.life().await?;
-    let mut groups: HashMap<String, ReasonGroup> = HashMap::new();
+    let mut groups: HashMap<GroupKey, ReasonGroup> = HashMap::new();
     let (mut looked_at, mut after) = (0, first.after);
     let left = loop {
         let page = PageRequest { limit: list::MAX_LIMIT, after, newest_first: first.newest_first };
         let found = list::jobs(&*life, &filter, &page).await?;
         looked_at += found.looked_at;
-        for line in found.lines {
-            let reason = without_numbers(&line.message);
-            let group = groups.entry(reason.clone()).or_insert_with(|| ReasonGroup {
-                reason,
+        // A deleted job gives no reason any more, and no filter for a group selects it.
+        for line in found.lines.into_iter().filter(|line| line.state != JobState::Deleted) {
+            let key = GroupKey::of(&line.message);
+            let group = groups.entry(key).or_insert_with(|| ReasonGroup {
+                group: key,
+                reason: template(&line.message).chars().take(LONGEST_REASON).collect(),
                 example: line.message.clone(),
                 count: 0,
                 jobs: Vec::new(),
@@ -148,24 +157,10 @@ pub(crate) async fn reasons(
         }
     };
     let mut groups: Vec<ReasonGroup> = groups.into_values().collect();
-    groups.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.reason.cmp(&b.reason)));
+    groups.sort_by(|a, b| {
+        b.count.cmp(&a.count).then_with(|| a.reason.cmp(&b.reason)).then_with(|| a.group.cmp(&b.group))
+    });
     Ok(Json(Reasons { groups, looked_at, left }))
-}
-
-/// A message in which words that have digits are `#`: what differs from job to job.
-fn without_numbers(message: &str) -> String {
-    let mut text = String::new();
-    for word in message.split_inclusive(|c: char| c.is_whitespace() || ":;,()`'\"".contains(c)) {
-        let end = word.trim_end_matches(|c: char| c.is_whitespace() || ":;,()`'\"".contains(c)).len();
-        let (word, gap) = word.split_at(end);
-        text.push_str(if word.chars().any(|c| c.is_ascii_digit()) || word.contains("//") {
-            "#"
-        } else {
-            word
-        });
-        text.push_str(gap);
-    }
-    text.chars().take(500).collect()
 }
 
 /// The configuration of a job, if the caller may see it.
@@ -359,17 +354,4 @@ pub(crate) async fn delete(
     let DeleteParams { confirm, reason, force } = params;
     let order = actions::Order::DeleteJob(DeleteJob { jid: read::id(&jid)?, confirm, reason, force });
     app.act(&caller, order).await.map(Json)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn messages_that_differ_in_numbers_are_one_reason() {
-        let one = without_numbers("http://a.example.org/x: 404 Not Found (attempt 3)");
-        assert_eq!(one, without_numbers("http://b.example.org/y/z: 404 Not Found (attempt 12)"));
-        assert_ne!(one, without_numbers("no room"));
-        assert_eq!(without_numbers(""), "");
-    }
 }

@@ -7,7 +7,7 @@ use reqwest::Method;
 use super::client::{Limit, Server};
 use super::screen::{Cell, Column, Screen, Table};
 use super::{batch, job, progress, words};
-use crate::api::wire::{BatchPage, HoldChanged, Holds, JobPage, SetHold};
+use crate::api::wire::{BatchPage, HoldChanged, Holds, JobPage, SetHold, StillHeld};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Hold {
@@ -190,7 +190,7 @@ fn tell(server: &Server, changed: &HoldChanged) -> Result<()> {
     if server.json() {
         return server.output().print(changed);
     }
-    let HoldChanged { kind, name, held, changed, released } = changed;
+    let HoldChanged { kind, name, held, changed, released, still_held } = changed;
     let word = match (held, changed) {
         (true, true) => "is held now",
         (true, false) => "was held already",
@@ -202,6 +202,13 @@ fn tell(server: &Server, changed: &HoldChanged) -> Result<()> {
         let jobs = words::count(released.jobs, "job", "jobs");
         let batches = words::count(released.batches, "batch", "batches");
         Screen::stdout().say(&format!("Released: {jobs}, {batches}."))?;
+    }
+    if let Some(StillHeld { jobs, batches, command: Some(command) }) = still_held {
+        let jobs = words::count(*jobs, "job", "jobs");
+        let batches = words::count(*batches, "batch", "batches");
+        Screen::stdout().say(&format!("Still held: {jobs}, {batches}. They are released by: {command}"))?;
+    }
+    if let Some(released) = released {
         for refused in &released.refused {
             Screen::note(&format!("refused: {refused}"));
         }

@@ -15,7 +15,7 @@ use tracing_subscriber::registry::LookupSpan;
 use super::Out;
 use super::fields::{Fields, text};
 use super::settings;
-use super::throttle::{Repeated, Throttle};
+use super::throttle::{About, Repeated, SUBJECTS, Throttle};
 
 /// Names that a line has itself. A field that is called so gets another name.
 const OWN: [&str; 4] = ["timestamp", "level", "target", "message"];
@@ -55,7 +55,8 @@ impl Lines {
 
     fn event(&self, metadata: &'static Metadata<'static>, fields: Fields, around: Vec<Fields>) {
         let message = fields.message.clone().unwrap_or_default();
-        let verdict = self.throttle.judge(metadata, &message, (self.now)());
+        let about = about(&fields, &around);
+        let verdict = self.throttle.judge(metadata, &message, about, (self.now)());
         for repeated in verdict.before {
             self.tell(&repeated);
         }
@@ -66,7 +67,8 @@ impl Lines {
 
     fn tell(&self, repeated: &Repeated) {
         let message = format!("last message repeated {} times: {}", repeated.times, repeated.message);
-        self.write(repeated.metadata, &message, &Named::new());
+        let about = repeated.about.iter().map(|(name, value)| ((*name).to_owned(), value.as_str().into()));
+        self.write(repeated.metadata, &message, &about.collect());
     }
 
     /// Tells everything that was held back.
@@ -83,6 +85,15 @@ impl Lines {
         };
         (self.out)(line.as_bytes());
     }
+}
+
+/// What an event is about: of each subject the nearest.
+fn about(fields: &Fields, around: &[Fields]) -> About {
+    let nearest = |subject: &str| {
+        let mut all = std::iter::once(fields).chain(around).flat_map(|fields| &fields.named);
+        all.find(|(name, _)| *name == subject).map(|(_, value)| text(value))
+    };
+    SUBJECTS.iter().filter_map(|subject| Some((*subject, nearest(subject)?))).collect()
 }
 
 fn named(fields: Fields, around: Vec<Fields>) -> Named {

@@ -197,6 +197,67 @@ fn the_same_message_is_written_so_often_and_then_counted() {
     assert_eq!(lines.len(), 12);
 }
 
+/// Ten jobs that fail twice each, with one line a window.
+fn ten_jobs_fail_twice(_: &LogHandle) {
+    for round in 0..2 {
+        for job in 0..10 {
+            let _span =
+                info_span!("job", node = "n1", batch = "bid1", job = %format!("jid{job}"), attempt = round)
+                    .entered();
+            warn!(why = round, "failed");
+        }
+    }
+}
+
+#[test]
+fn failures_of_different_jobs_are_never_counted_as_one() {
+    let lines = logged(TEXT, &throttled(1, Duration::from_hours(1)), ten_jobs_fail_twice);
+    assert_eq!(lines.len(), 20, "{lines:?}");
+    for job in 0..10 {
+        let is_of_job = |line: &&String| {
+            line.contains(&format!("job=jid{job} ")) || line.contains(&format!("job=jid{job}\n"))
+        };
+        let of_job: Vec<_> = lines.iter().filter(is_of_job).collect();
+        assert!(of_job.iter().any(|line| line.contains("WARN failed")), "{job}: {lines:?}");
+        assert!(
+            of_job.iter().any(|line| line.contains("last message repeated 1 times: failed")),
+            "{job}: {lines:?}"
+        );
+    }
+}
+
+#[test]
+fn failures_of_different_jobs_are_never_counted_as_one_in_json() {
+    let lines = logged(Look::Json, &throttled(1, Duration::from_hours(1)), ten_jobs_fail_twice);
+    let lines: Vec<Value> = lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for job in 0..10 {
+        let of_job: Vec<_> = lines.iter().filter(|line| line["job"] == format!("jid{job}")).collect();
+        let said: Vec<_> = of_job.iter().map(|line| line["message"].as_str().unwrap()).collect();
+        assert_eq!(said, ["failed", "last message repeated 1 times: failed"], "{lines:?}");
+        assert!(of_job.iter().all(|line| line["batch"] == "bid1" && line["node"] == "n1"), "{lines:?}");
+    }
+}
+
+#[test]
+fn every_subject_tells_lines_apart_and_the_nearest_of_two_counts() {
+    let lines = logged(TEXT, &throttled(1, Duration::from_hours(1)), |_| {
+        let _node = info_span!("node", node = "n1", name = "outer").entered();
+        for feed in ["a", "b", "a"] {
+            warn!(feed, "the feed cannot be asked");
+        }
+        for name in ["x", "y", "x"] {
+            warn!(name, "not cleaned up this time");
+        }
+    });
+    let count = |what: &str| lines.iter().filter(|line| line.contains(what)).count();
+    assert_eq!((count("WARN the feed"), count("WARN not cleaned")), (2, 2), "{lines:?}");
+    assert_eq!(
+        (count("repeated 1 times: the feed cannot be asked feed=a node=n1"), lines.len()),
+        (1, 6),
+        "{lines:?}"
+    );
+}
+
 #[test]
 fn the_restart_log_is_never_throttled() {
     let lines = logged(TEXT, &throttled(1, Duration::from_hours(1)), |_| {

@@ -1,10 +1,15 @@
-//! Against floods: the same message of the same callsite is written so often in a window, and then only counted.
+//! Against floods: the same message of the same callsite about the same subject is written so often in a window, and
+//! then only counted.
 //!
-//! When the window is over, at the next event of anybody, a line says how often it was repeated. What is remembered is
-//! bounded; if there are more different messages than that in a window, the oldest is told early and forgotten.
+//! The subject is what the [`SUBJECTS`] among the fields of the event and of the spans around it say. Messages about two jobs
+//! are never counted as one, so whoever looks for a job in the log finds every kind of line about it.
+//!
+//! When the window is over, at the next event of anybody, a line says how often it was repeated, with the subject. What
+//! is remembered is bounded; if there is more than that in a window, the oldest that nothing was counted of is forgotten, and
+//! after those the oldest is told early and forgotten.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher as _, RandomState};
+use std::hash::{BuildHasher as _, Hash as _, Hasher as _, RandomState};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -16,7 +21,16 @@ use super::settings;
 /// Messages that are remembered.
 const MOST: usize = 1_000;
 
-/// Letters of a message that are remembered.
+/// Fields that say what an event is about. Others (an error, a count, a pause) may differ from one repetition to the next.
+pub(super) const SUBJECTS: [&str; 16] = [
+    "job", "jid", "batch", "bid", "feed", "item", "aid", "ark", "request", "id", "node", "actor", "pool",
+    "name", "alert", "holder",
+];
+
+/// The subjects of an event, each once, in the order of [`SUBJECTS`].
+pub(super) type About = Vec<(&'static str, String)>;
+
+/// Letters of a message, and of a subject, that are remembered.
 const LONGEST: usize = 300;
 
 /// Targets whose lines are all written: each is a record of its own.
@@ -27,6 +41,7 @@ const EXEMPT: [&str; 1] = ["ingest_actors::restart_log"];
 pub(super) struct Repeated {
     pub metadata: &'static Metadata<'static>,
     pub message: String,
+    pub about: About,
     pub times: u64,
 }
 
@@ -56,6 +71,7 @@ struct State {
 struct Seen {
     metadata: &'static Metadata<'static>,
     message: String,
+    about: About,
     began: Instant,
     written: u32,
     held_back: u64,
@@ -63,8 +79,13 @@ struct Seen {
 
 impl Seen {
     fn repeated(&self) -> Option<Repeated> {
-        let Self { metadata, message, held_back: times, .. } = self;
-        (*times > 0).then(|| Repeated { metadata, message: message.clone(), times: *times })
+        let Self { metadata, message, about, held_back: times, .. } = self;
+        (*times > 0).then(|| Repeated {
+            metadata,
+            message: message.clone(),
+            about: about.clone(),
+            times: *times,
+        })
     }
 
     fn is_over(&self, within: Duration, now: Instant) -> bool {
@@ -86,12 +107,20 @@ impl Throttle {
         state.due = state.seen.values().any(|seen| seen.held_back > 0).then(Instant::now);
     }
 
-    pub(super) fn judge(&self, metadata: &'static Metadata<'static>, message: &str, now: Instant) -> Verdict {
+    pub(super) fn judge(
+        &self,
+        metadata: &'static Metadata<'static>,
+        message: &str,
+        about: About,
+        now: Instant,
+    ) -> Verdict {
         if EXEMPT.contains(&metadata.target()) {
             return Verdict { write: true, before: Vec::new() };
         }
-        let key = (metadata.callsite(), self.hasher.hash_one(message));
-        self.state.lock().judge(key, metadata, message, now)
+        let mut hasher = self.hasher.build_hasher();
+        message.hash(&mut hasher);
+        about.hash(&mut hasher);
+        self.state.lock().judge((metadata.callsite(), hasher.finish()), metadata, message, about, now)
     }
 
     /// Everything that was held back.
@@ -108,6 +137,7 @@ impl State {
         key: (Identifier, u64),
         metadata: &'static Metadata<'static>,
         message: &str,
+        about: About,
         now: Instant,
     ) -> Verdict {
         let settings::Throttle { times, within } = self.settings;
@@ -121,6 +151,10 @@ impl State {
         let seen = self.seen.entry(key).or_insert_with(|| Seen {
             metadata,
             message: message.chars().take(LONGEST).collect(),
+            about: about
+                .into_iter()
+                .map(|(name, value)| (name, value.chars().take(LONGEST).collect()))
+                .collect(),
             began: now,
             written: 0,
             held_back: 0,
@@ -159,7 +193,9 @@ impl State {
     fn make_room(&mut self, now: Instant) -> Vec<Repeated> {
         let mut told = self.sweep(now);
         if self.seen.len() >= MOST {
-            let oldest = self.seen.iter().min_by_key(|(_, seen)| seen.began).map(|(key, _)| key.clone());
+            // What repeats stays, or many others would let it be written again and again.
+            let oldest = self.seen.iter().min_by_key(|(_, seen)| (seen.held_back > 0, seen.began));
+            let oldest = oldest.map(|(key, _)| key.clone());
             told.extend(oldest.and_then(|key| self.seen.remove(&key)).and_then(|seen| seen.repeated()));
         }
         told
@@ -195,6 +231,15 @@ mod tests {
         Throttle::new(settings::Throttle { times, within: WINDOW })
     }
 
+    fn judge(
+        throttle: &Throttle,
+        metadata: &'static Metadata<'static>,
+        message: &str,
+        now: Instant,
+    ) -> Verdict {
+        throttle.judge(metadata, message, About::new(), now)
+    }
+
     fn told(verdict: &Verdict) -> Vec<(&str, u64)> {
         verdict.before.iter().map(|repeated| (repeated.message.as_str(), repeated.times)).collect()
     }
@@ -202,22 +247,26 @@ mod tests {
     #[test]
     fn a_new_window_begins_with_what_the_old_one_held_back() {
         let (throttle, metadata, start) = (throttle(2), metadata(), Instant::now());
-        let writes = |seconds| throttle.judge(metadata, "full", start + Duration::from_secs(seconds)).write;
+        let writes = |seconds| judge(&throttle, metadata, "full", start + Duration::from_secs(seconds)).write;
         assert_eq!([0, 1, 2, 59].map(writes), [true, true, false, false]);
-        let next = throttle.judge(metadata, "full", start + WINDOW);
+        let next = judge(&throttle, metadata, "full", start + WINDOW);
         assert!(next.write);
         assert_eq!(told(&next), [("full", 2)]);
-        assert_eq!(told(&throttle.judge(metadata, "full", start + 3 * WINDOW)), [], "nothing was held back");
+        assert_eq!(
+            told(&judge(&throttle, metadata, "full", start + 3 * WINDOW)),
+            [],
+            "nothing was held back"
+        );
     }
 
     #[test]
     fn another_event_after_the_window_tells_it_too() {
         let (throttle, metadata, start) = (throttle(1), metadata(), Instant::now());
-        throttle.judge(metadata, "full", start);
-        throttle.judge(metadata, "full", start);
-        let early = throttle.judge(metadata, "other", start + WINDOW / 2);
+        judge(&throttle, metadata, "full", start);
+        judge(&throttle, metadata, "full", start);
+        let early = judge(&throttle, metadata, "other", start + WINDOW / 2);
         assert_eq!(told(&early), []);
-        let late = throttle.judge(metadata, "another", start + WINDOW);
+        let late = judge(&throttle, metadata, "another", start + WINDOW);
         assert_eq!(told(&late), [("full", 1)]);
         assert_eq!(throttle.take_all().len(), 0);
     }
@@ -230,12 +279,29 @@ mod tests {
             let message = format!("{number}{}", "x".repeat(2 * LONGEST));
             for _ in 0..2 {
                 let now = start + Duration::from_millis(number as u64);
-                counted += throttle.judge(metadata, &message, now).before.len();
+                let about = vec![("job", format!("{number}{}", "x".repeat(2 * LONGEST)))];
+                counted += throttle.judge(metadata, &message, about, now).before.len();
             }
         }
         assert!(throttle.state.lock().seen.len() <= MOST);
         let left = throttle.take_all();
         assert_eq!(counted + left.len(), 3 * MOST);
         assert!(left.iter().all(|repeated| repeated.message.len() <= LONGEST));
+        assert!(left.iter().all(|repeated| repeated.about[0].1.len() == LONGEST));
+    }
+
+    #[test]
+    fn what_repeats_is_held_back_among_any_number_of_others() {
+        let (throttle, metadata, start) = (throttle(1), metadata(), Instant::now());
+        let mut written = 0;
+        for number in 0..3 * MOST {
+            for _ in 0..2 {
+                written += usize::from(judge(&throttle, metadata, "the disk is full", start).write);
+            }
+            let about = vec![("job", number.to_string())];
+            assert!(throttle.judge(metadata, "failed", about, start).write, "{number}");
+        }
+        assert_eq!(written, 1);
+        assert!(throttle.state.lock().seen.len() <= MOST);
     }
 }

@@ -19,6 +19,7 @@ async fn a_failed_job_is_requeued_after_its_source_was_repaired() {
         (&reasons["groups"][0]["count"], &reasons["groups"][0]["jobs"][0]),
         (&1.into(), &jid.as_str().into())
     );
+    assert!(reasons["groups"][0]["group"].as_str().unwrap().starts_with("g1-"), "{reasons}");
 
     let path = format!("/api/v1/jobs/{jid}");
     node.post(&format!("{path}/requeue"), json!({"state": "completed"})).await.problem(
@@ -135,8 +136,18 @@ async fn a_collection_is_held_and_released_with_all_that_it_stopped() {
         "is held by local",
     );
     assert_eq!(node.get("/api/v1/holds").await.json["collections"][0]["name"], "tests");
+    let lifted = node.delete("/api/v1/holds/collections/tests").await.is(200).json;
+    assert_eq!(
+        (&lifted["held"], &lifted["changed"], &lifted["released"]),
+        (&false.into(), &true.into(), &serde_json::Value::Null)
+    );
+    let still = json!({"jobs": 0, "batches": 1, "command": "ingestd release collection tests --all"});
+    assert_eq!(lifted["still_held"], still, "{lifted}");
+    node.batch_is(&bid, "held").await;
+    node.send(Method::PUT, "/api/v1/holds/collections/tests", &json!({"reason": "moving"})).await.is(200);
     let lifted = node.delete("/api/v1/holds/collections/tests?all=true").await.is(200).json;
     assert_eq!((&lifted["changed"], &lifted["released"]["batches"]), (&true.into(), &1.into()), "{lifted}");
+    assert_eq!(lifted["still_held"], json!({"jobs": 0, "batches": 0}), "{lifted}");
     node.batch_is(&bid, "completed").await;
     assert_eq!(node.delete("/api/v1/holds/collections/tests").await.is(200).json["changed"], false);
 }
@@ -182,4 +193,104 @@ async fn many_jobs_are_counted_before_they_are_touched() {
     );
     let again = bulk(run).await.is(200).json;
     assert_eq!(again["done"], 0, "{again}");
+}
+
+/// A batch whose jobs have all failed: one for each path, those at `forbidden` with 403 and the others with 404. Answers its id.
+async fn failed_batch(node: &TestNode, missing: usize, forbidden: usize) -> String {
+    let missing = (0..missing).map(|at| node.files.url(&format!("/missing/{at}.txt")));
+    let forbidden = (0..forbidden).map(|at| node.files.forbid(&format!("/forbidden/404-{at}.txt")));
+    let manifest: Vec<String> = missing.chain(forbidden).map(|url| url.to_string()).collect();
+    let body = json!({"profile": "test_content", "submitter": "ann", "manifest": manifest});
+    let bid = node.post("/api/v1/batches", body).await.is(201).json["bid"].as_str().unwrap().to_owned();
+    node.batch_is(&bid, "failed").await;
+    bid
+}
+
+/// The jobs of each group: its key, how many, and which a filter for the key selects.
+async fn groups(node: &TestNode) -> Vec<(String, u64, Vec<String>)> {
+    let reasons = node.get("/api/v1/jobs/reasons").await.is(200).json;
+    let mut groups = Vec::new();
+    for group in reasons["groups"].as_array().unwrap() {
+        let key = group["group"].as_str().unwrap().to_owned();
+        let page = node.get(&format!("/api/v1/jobs?state=failed&group={key}")).await.is(200).json;
+        let jobs = page["jobs"].as_array().unwrap().iter();
+        let jobs: Vec<String> = jobs.map(|job| job["jid"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(group["jobs"], json!(jobs), "the group names its jobs");
+        groups.push((key, group["count"].as_u64().unwrap(), jobs));
+    }
+    groups
+}
+
+#[tokio::test]
+async fn a_group_of_failures_is_requeued_and_no_other_is() {
+    let node = TestNode::start().await;
+    let bid = failed_batch(&node, 5, 2).await;
+    let groups = groups(&node).await;
+    let counts: Vec<_> = groups.iter().map(|(_, count, jobs)| (*count, jobs.len())).collect();
+    assert_eq!(counts, [(5, 5), (2, 2)], "{groups:?}");
+    let reasons = node.get("/api/v1/jobs/reasons").await.json;
+    assert_eq!(reasons["groups"][1]["reason"], "<url>: the server answers 403 Forbidden", "{reasons}");
+    let (key, _, jobs) = &groups[1];
+    let only = node.get(&format!("/api/v1/jobs/reasons?group={key}")).await.is(200).json;
+    assert_eq!(
+        (only["groups"].as_array().unwrap().len(), &only["groups"][0]["count"]),
+        (1, &2.into()),
+        "{only}"
+    );
+
+    let bulk = async |body: serde_json::Value| node.post("/api/v1/jobs/bulk", body).await;
+    let filter = json!({"states": ["failed"], "group": key});
+    let dry = bulk(json!({"action": "requeue", "filter": filter, "dry_run": true})).await.is(200).json;
+    assert_eq!(dry["total"], 2, "{dry}");
+    let ran = bulk(json!({"action": "requeue", "filter": filter, "expected": 2})).await.is(200).json;
+    assert_eq!(ran["done"], 2, "{ran}");
+    for job in node.get(&format!("/api/v1/jobs?batch={bid}")).await.json["jobs"].as_array().unwrap() {
+        let is_meant = jobs.iter().any(|jid| job["jid"] == *jid);
+        assert_eq!(job["retry_count"], u32::from(is_meant), "{job}");
+    }
+    for wrong in ["g1-xyz", "g2-0123456789abcdef", "404"] {
+        let answer = node.get(&format!("/api/v1/jobs?group={wrong}")).await;
+        assert_eq!(answer.problem(400, "invalid", "ingestd job reasons").fields(), ["group"]);
+    }
+    bulk(json!({"action": "requeue", "filter": {"group": "nonsense"}})).await.problem(
+        422,
+        "unprocessable",
+        "no key of a group",
+    );
+}
+
+#[tokio::test]
+async fn a_bulk_action_is_refused_whole_when_another_number_matches_than_was_counted() {
+    let node = TestNode::start().await;
+    let bid = failed_batch(&node, 3, 0).await;
+    let filter = json!({"batch": bid});
+    let bulk = async |body: serde_json::Value| node.post("/api/v1/jobs/bulk", body).await;
+    for (action, expected) in [
+        ("requeue", 2),
+        ("requeue", 4),
+        ("requeue", 0),
+        ("delete", 2),
+        ("priority", 1),
+        ("hold", 1),
+        ("release", 1),
+    ] {
+        let dry_run = [false, true];
+        for dry_run in dry_run {
+            let priority = (action == "priority").then_some(5);
+            let body = json!({"action": action, "filter": filter, "expected": expected, "dry_run": dry_run,
+                "confirm": true, "priority": priority});
+            let refused = bulk(body).await;
+            assert_eq!(
+                refused.problem(409, "changed", "nothing was changed").fields(),
+                ["expected"],
+                "{action}"
+            );
+        }
+    }
+    let jobs = node.get(&format!("/api/v1/jobs?batch={bid}")).await.json;
+    for job in jobs["jobs"].as_array().unwrap() {
+        assert_eq!((&job["state"], &job["retry_count"]), (&"failed".into(), &0.into()), "{job}");
+    }
+    let gone = bulk(json!({"action": "delete", "filter": filter, "expected": 3, "confirm": true})).await;
+    assert_eq!(gone.is(200).json["done"], 3);
 }

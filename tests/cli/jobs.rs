@@ -76,6 +76,64 @@ async fn failed_jobs_are_tried_again_by_name_or_by_filter() {
 }
 
 #[tokio::test]
+async fn a_group_of_failures_is_tried_again_by_its_key() {
+    let node = TestNode::start().await;
+    let (missing, _) = node.failed_job("/one.txt").await;
+    node.files.forbid("/two.txt");
+    let (forbidden, _) = node.failed_job("/two.txt").await;
+
+    let reasons = node.json(&["job", "reasons"]).await;
+    let key = |jid: &str| {
+        let groups = reasons["groups"].as_array().unwrap();
+        let group = groups.iter().find(|group| group["jobs"][0] == jid).unwrap();
+        group["group"].as_str().unwrap().to_owned()
+    };
+    let key = key(&forbidden);
+    node.cli(&["job", "reasons"]).await.is(0).says(&["GROUP", &key, "403 Forbidden"]);
+    let listed = node.json(&["job", "list", "--group", &key]).await;
+    assert_eq!((listed["jobs"].as_array().unwrap().len(), &listed["jobs"][0]["jid"]), (1, &json!(forbidden)));
+
+    let command = format!("ingestd job requeue --group {key} --expect 1");
+    let dry = node.cli(&["job", "requeue", "--group", &key, "--dry-run"]).await.is(0);
+    dry.says(&["1 job (1 failed)", &forbidden, &command]);
+    let dry = node.json(&["job", "requeue", "--group", &key, "--dry-run"]).await;
+    assert!(dry["command"].as_str().unwrap().starts_with(&command), "{dry}");
+    let refused = node.cli(&["job", "requeue", "--group", &key, "--expect", "2"]).await.is(11);
+    refused.complains(&["1 match now, and 2 were expected", "nothing was changed"]);
+    assert_eq!(node.job(&forbidden).await["status"]["retry_count"], 0, "nothing was done yet");
+    let ran = node.cli(&["job", "requeue", "--group", &key, "--expect", "1"]).await.is(0);
+    ran.says(&["1 of 1 job done"]);
+    assert_eq!(node.job(&forbidden).await["status"]["retry_count"], 1);
+    assert_eq!(node.job(&missing).await["status"]["retry_count"], 0);
+
+    node.cli(&["job", "requeue", "--group", "404"]).await.is(2).complains(&["no key of a group"]);
+    node.cli(&["job", "requeue", &missing, "--expect", "1"]).await.is(2);
+    node.cli(&["job", "requeue", "--all", "--expect", "1", "--run-id", "a"]).await.is(2);
+}
+
+#[tokio::test]
+async fn every_action_on_many_jobs_takes_the_count_to_expect() {
+    let node = TestNode::start().await;
+    let (failed, _) = node.failed_job("/one.txt").await;
+    node.cli(&["hold", "queue", "ingest"]).await.is(0);
+    let bid = node.submit("a.txt", "a").await;
+    let waiting = node.job_is(&bid, "pending").await;
+    for (action, count) in
+        [("requeue", "1"), ("hold", "1"), ("release", "0"), ("delete", "1"), ("priority", "2")]
+    {
+        let mut words = vec!["job", action];
+        words.extend((action == "priority").then_some("7"));
+        words.extend(["--all", "--expect", "9"]);
+        words.extend((action == "delete").then_some("--yes"));
+        let refused = node.cli(&words).await.is(11);
+        refused.complains(&[&format!("{count} match now, and 9 were expected")]);
+    }
+    assert_eq!(node.job(&failed).await["state"], "failed");
+    let job = node.job(&waiting).await;
+    assert_eq!((&job["state"], &job["priority"]), (&json!("pending"), &json!(50)), "{job}");
+}
+
+#[tokio::test]
 async fn waiting_jobs_are_held_released_and_moved_forward() {
     let node = TestNode::start().await;
     node.cli(&["hold", "queue", "ingest", "--reason", "a test"]).await.is(0).says(&["is held now"]);

@@ -153,8 +153,18 @@ async fn collections_and_queues_are_held_and_released() {
     node.cli(&["release", "collection", "tests", "--dry-run"]).await.is(2).complains(&["--all"]);
     node.cli(&["hold", "list"]).await.is(0).says(&["tests"]);
     node.batch_is(&bid, "held").await;
+    let lifted = node.cli(&["release", "collection", "tests"]).await.is(0);
+    lifted.says(&[
+        "is not held any more",
+        "Still held: 0 jobs, 1 batch. They are released by: ingestd release collection tests --all",
+    ]);
+    node.batch_is(&bid, "held").await;
+    let lifted = node.json(&["release", "collection", "tests"]).await;
+    let command = "ingestd release collection tests --all";
+    assert_eq!(lifted["still_held"], json!({"jobs": 0, "batches": 1, "command": command}), "{lifted}");
     let released = node.cli(&["release", "collection", "tests", "--all"]).await.is(0);
-    released.says(&["is not held any more", "Released: 0 jobs, 1 batch."]);
+    let released = released.says(&["was not held", "Released: 0 jobs, 1 batch."]);
+    assert!(!released.out.contains("Still held"), "{released:?}");
     node.batch_is(&bid, "completed").await;
     assert_eq!(node.json(&["hold", "list"]).await, json!({"queues": [], "collections": []}));
     assert_eq!(node.json(&["release", "queue", "accessSmall"]).await["changed"], false);

@@ -111,6 +111,15 @@ pub(crate) async fn a_collection_is_held_and_lifted(node: &TestNode, browser: &B
     // Somebody else holds another, and it appears.
     node.send(Method::PUT, "holds/collections/others", json!({"reason": "from elsewhere"})).await;
     browser.page_shows("from elsewhere").await;
+    // Without what it has stopped: the page says what stays behind, and how that is released.
+    browser.click("Lift the hold of tests").await;
+    browser.click_css("dialog [name=all]").await;
+    browser.click("Lift").await;
+    browser.shows("1 batch and 0 jobs of tests stay held").await;
+    browser.shows("ingestd release collection tests --all").await;
+    node.batch_is(&bid, "held").await;
+    node.send(Method::PUT, "holds/collections/tests", json!({"reason": "once more"})).await;
+    browser.page_shows("once more").await;
     browser.click("Lift the hold of tests").await;
     browser.click("Lift").await;
     browser.shows("1 batch and 0 jobs were released").await;
@@ -118,6 +127,70 @@ pub(crate) async fn a_collection_is_held_and_lifted(node: &TestNode, browser: &B
     browser.click("Lift the hold of others").await;
     browser.click("Lift").await;
     browser.page_shows("No collection is held.").await;
+}
+
+pub(crate) async fn one_group_of_failures_is_requeued_and_no_other_is(node: &TestNode, browser: &Browser) {
+    let urls = [
+        node.files.url("/not-there-1.txt"),
+        node.files.url("/not-there-2.txt"),
+        node.files.forbid("/closed-1.txt"),
+    ];
+    let mut batches = Vec::new();
+    for url in &urls {
+        batches.push(node.submit(url.as_str(), json!({})).await);
+    }
+    for bid in &batches {
+        node.batch_is(bid, "failed").await;
+    }
+    browser.open("failed").await;
+    browser.page_shows("3 jobs failed, for 2 reasons.").await;
+    let requeue = format!(
+        "[aria-label='Requeue jobs that failed with: {}: the server answers 403 Forbidden']",
+        urls[2]
+    );
+    browser.click_css(&requeue).await;
+    browser.css("dialog[open]").await;
+    browser.click("Show what it would do").await;
+    browser.shows("1 job would be changed.").await;
+    // One more fails with the same reason before it is done: then nothing is.
+    let url = node.files.forbid("/closed-2.txt");
+    batches.push(node.submit(url.as_str(), json!({})).await);
+    node.batch_is(&batches[3], "failed").await;
+    browser.click("Requeue 1 job").await;
+    browser.dialog_shows("2 match now, and 1 were expected").await;
+    assert_eq!(retries(node, &batches).await, [0, 0, 0, 0]);
+    node.files.put("/closed-1.txt", "open now");
+    node.files.put("/closed-2.txt", "open now");
+    browser.click("Back").await;
+    browser.click("Show what it would do").await;
+    browser.shows("2 jobs would be changed.").await;
+    browser.click("Requeue 2 jobs").await;
+    browser.shows("2 jobs of 2 changed.").await;
+    browser.click("Close").await;
+    for bid in &batches[2..] {
+        node.job_is(&node.job_of(bid).await, "completed").await;
+    }
+    assert_eq!(retries(node, &batches).await, [0, 0, 1, 1]);
+    browser.page_shows("2 jobs failed, for 1 reason.").await;
+    browser.click("Show them").await;
+    browser.page_shows("404 Not Found").await;
+    assert_eq!(browser.look("return document.querySelectorAll('tbody tr').length").await, 2);
+    for (at, bid) in batches[..2].iter().enumerate() {
+        node.files.put(&format!("/not-there-{}.txt", at + 1), "here now");
+        let jid = node.job_of(bid).await;
+        node.send(Method::POST, &format!("jobs/{jid}/requeue"), json!({})).await;
+        node.job_is(&jid, "completed").await;
+    }
+}
+
+/// How often the job of each of these batches was requeued.
+async fn retries(node: &TestNode, batches: &[String]) -> Vec<u64> {
+    let mut retries = Vec::new();
+    for bid in batches {
+        let job = node.get(&format!("jobs/{}", node.job_of(bid).await)).await;
+        retries.push(job["status"]["retry_count"].as_u64().unwrap());
+    }
+    retries
 }
 
 fn focused(text: &str) -> String {

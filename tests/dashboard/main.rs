@@ -39,6 +39,7 @@ async fn everything_is_done_by_clicks_and_keys() {
     searching::what_failed_of_a_batch_is_requeued(&node, &browser).await;
     searching::a_failed_job_is_requeued_by_keys(&node, &browser).await;
     keys::an_address_is_submitted_by_keys(&node, &browser).await;
+    acting::one_group_of_failures_is_requeued_and_no_other_is(&node, &browser).await;
     acting::failed_jobs_are_requeued_together(&node, &browser).await;
     acting::a_pool_is_resized_and_the_node_paused(&node, &browser).await;
     acting::an_object_is_asked_for(&node, &browser, &bid).await;

@@ -1,6 +1,7 @@
 //! One action on many jobs.
 
 use ingest_queue::bulk::{self, Bulk};
+use ingest_queue::error::Error;
 use ingest_queue::list::Filter;
 use ingest_queue::queue::Queue;
 use serde_json::{Value, json};
@@ -20,7 +21,8 @@ pub(super) async fn run(
     let reason = reason(&order.reason)?;
     let own = || by.request.clone().unwrap_or_else(|| uuid::Uuid::new_v4().simple().to_string());
     let id = order.id.clone().unwrap_or_else(own);
-    let bulk = Bulk::new(id, action, filter(&order.filter)?, order.all, queue.dialect())?;
+    let bulk = Bulk::new(id, action, filter(&order.filter)?, order.all, queue.dialect())?
+        .expecting(order.expected, by.repeated);
     let progress = |at: &bulk::Progress| {
         let bulk::Progress { total, done, skipped, gone, refused, .. } = *at;
         tell(format!("{} of {total} jobs", done + skipped + gone + refused));
@@ -37,6 +39,10 @@ pub(super) async fn run(
     let who = if reason.is_empty() { by.who.clone() } else { format!("{}: {reason}", by.who) };
     let (summary, stopped) = match queue.bulk(&bulk, &who, progress).await {
         Ok(summary) => (summary, None),
+        // Nothing was touched, and going on with the same run would not help.
+        Err(stopped) if matches!(stopped.error, Error::NotExpected { .. }) => {
+            return Err(stopped.error.into());
+        }
         Err(stopped) => (stopped.summary.clone(), Some(stopped.to_string())),
     };
     let mut answer = serde_json::to_value(summary).map_err(|error| Refused::field("", error.to_string()))?;
@@ -81,5 +87,6 @@ fn filter(asked: &JobFilter) -> Result<Filter, Refused> {
         min_priority: priority("min_priority", &asked.min_priority)?,
         max_priority: priority("max_priority", &asked.max_priority)?,
         scheduled: asked.scheduled,
+        group: asked.group,
     })
 }

@@ -3,6 +3,7 @@
 use ingest_queue::date::Date;
 use ingest_queue::ids::{Aid, Bid, Jid};
 use ingest_queue::map::AccessSize;
+use ingest_queue::reasons::GroupKey;
 use ingest_queue::states::JobState;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -179,6 +180,8 @@ params! {
         #[serde(default)] filter: JobFilter,
         #[serde(default)] dry_run: bool,
         #[serde(default)] all: bool,
+        /// Only if so many jobs match.
+        #[serde(default)] expected: Option<usize>,
         #[serde(default)] confirm: bool,
         #[serde(default)] id: Option<String>,
         #[serde(default)] reason: String,
@@ -212,6 +215,8 @@ pub struct JobFilter {
     pub max_priority: Option<Value>,
     /// Whether they wait for their process date.
     pub scheduled: Option<bool>,
+    /// The group of the reason that their status gives.
+    pub group: Option<GroupKey>,
 }
 
 /// A value that has to be there, whatever it is.

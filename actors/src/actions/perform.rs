@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ingest_queue::error::Error;
 use ingest_queue::fsck;
-use ingest_queue::holds::Was;
+use ingest_queue::holds::{StillHeld, Was};
 use ingest_queue::ids::{Bid, Jid};
 use ingest_queue::jobs::signed;
 use ingest_queue::limits::set::Wanted;
@@ -31,6 +31,8 @@ pub struct By {
     pub who: String,
     /// The id of the request: what is committed for it carries it.
     pub request: Option<String>,
+    /// The request was taken before: perhaps it was done in part.
+    pub repeated: bool,
 }
 
 type Answer<T = Value> = Result<T, Refused>;
@@ -192,7 +194,22 @@ async fn release_collection(queue: &Queue, by: &By, on: &ReleaseCollection) -> A
         let (jobs, batches, refused) = (released.jobs, released.batches, released.refused);
         answer["released"] = json!({ "jobs": jobs, "batches": batches, "refused": refused });
     }
+    let StillHeld { jobs, batches } = queue.still_held(name).await?;
+    answer["still_held"] = json!({ "jobs": jobs, "batches": batches });
+    if jobs + batches > 0 {
+        answer["still_held"]["command"] =
+            json!(format!("ingestd release collection {} --all", shell_word(name)));
+    }
     Ok(answer)
+}
+
+/// A word of a command line that a shell reads as it is.
+pub fn shell_word(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:@%+=,".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 fn hold_changed(kind: &str, name: &str, held: bool, was: &Was) -> Value {
@@ -325,6 +342,13 @@ mod tests {
         for wrong in [json!(100), json!(2.5), json!(-1), json!(null), json!([1])] {
             assert!(priority_of("p", &wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_word_of_a_command_is_one_word_in_a_shell() {
+        assert_eq!(shell_word("maps-2"), "maps-2");
+        assert_eq!(shell_word(""), "''");
+        assert_eq!(shell_word("it's $HOME"), r"'it'\''s $HOME'");
     }
 
     #[test]

@@ -125,6 +125,10 @@ impl From<Error> for Refused {
             Error::Lost { .. } | Error::Changed { .. } => Kind::Changed,
             Error::NotFound(_) => Kind::NotFound,
             Error::Corrupt { .. } => Kind::Unreadable,
+            Error::NotExpected { .. } => {
+                let problem = FieldProblem { field: "expected".to_owned(), message: detail };
+                return Self::of_fields(Kind::Changed, vec![problem]);
+            }
             Error::Invalid(why) => return Self::field("", why.clone()),
             Error::Store(store) => of_store(store),
             _ => Kind::Internal,

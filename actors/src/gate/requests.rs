@@ -263,7 +263,7 @@ async fn done(
     order: Order,
 ) -> Result<serde_json::Value, Refused> {
     let (id, request) = request_of(taken).await?;
-    let by = By { who: request.who, request: Some(id) };
+    let by = By { who: request.who, request: Some(id), repeated: request.attempt > 1 };
     let (latest, news) = (Arc::new(Mutex::new(String::new())), Arc::new(Notify::new()));
     let tell = {
         let (latest, news) = (latest.clone(), news.clone());

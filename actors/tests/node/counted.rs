@@ -81,7 +81,7 @@ async fn every_move_of_a_job_is_counted_whoever_makes_it() {
     assert_eq!(kit::reported(&queue, bad).await, BatchState::Failed);
     let jid = kit::jobs(&queue, bad, BatchList::Failed).await[0];
     jobs.push(jid);
-    let by = By { who: "ann".into(), request: None };
+    let by = By { who: "ann".into(), ..By::default() };
     let requeue = RequeueJob { jid, state: None, reason: String::new(), force: false };
     node.perform(&Order::RequeueJob(requeue), &by).await.unwrap().unwrap();
     kit::job_is(&queue, jid, |status| status.status == JobState::Failed && status.retry_count == 1).await;

@@ -1,6 +1,6 @@
 //! Counting what a bulk action would touch, and applying it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use ingest_store::{Kind, Session};
@@ -8,7 +8,7 @@ use ingest_store::{Kind, Session};
 use super::{Bulk, DryRun, EXAMPLES, Phase, Progress, Refusal, Stopped, Summary, report};
 use crate::error::{Error, Next, Result};
 use crate::ids::Jid;
-use crate::list::{self, Selected};
+use crate::list::{self, Filter, Selected, Unread};
 use crate::map::JobNode;
 use crate::nodes::{History, Node};
 use crate::reads;
@@ -21,7 +21,27 @@ const LOOKS: usize = 4;
 
 /// The dry run: how many jobs a run would try now, in which states, and the first few of them.
 pub async fn count(session: &Session, bulk: &Bulk, mut progress: impl FnMut(&Progress)) -> Result<DryRun> {
-    let (mut states, mut examples, mut first_unreadable) = (BTreeMap::new(), Vec::new(), Vec::new());
+    let Matching { jobs, unreadable, first_unreadable } = matching(session, bulk, &mut progress).await?;
+    let (mut states, mut examples) = (BTreeMap::new(), Vec::new());
+    for Selected { jid, state } in &jobs {
+        *states.entry(*state).or_default() += 1;
+        if examples.len() < EXAMPLES {
+            examples.extend(list::job_line(session, *jid).await?);
+        }
+    }
+    Ok(DryRun { what: bulk.to_string(), total: jobs.len(), states, examples, unreadable, first_unreadable })
+}
+
+/// The jobs that a filter selects, as they were at one time.
+struct Matching {
+    jobs: Vec<Selected>,
+    unreadable: usize,
+    first_unreadable: Vec<Unread>,
+}
+
+/// Lists them, and refuses the list if it is not as long as expected.
+async fn matching(session: &Session, bulk: &Bulk, progress: &mut impl FnMut(&Progress)) -> Result<Matching> {
+    let (mut jobs, mut first_unreadable) = (Vec::new(), Vec::new());
     // What an earlier run did, through another server perhaps, is seen from here on.
     reads::sync(session).await?;
     let mut walk = list::walk(session, bulk.filter(), None).await?;
@@ -31,16 +51,38 @@ pub async fn count(session: &Session, bulk: &Bulk, mut progress: impl FnMut(&Pro
         at.total += chunk.jobs.len();
         at.unreadable += chunk.unreadable.len();
         report(&mut first_unreadable, chunk.unreadable);
-        for Selected { jid, state } in chunk.jobs {
-            *states.entry(state).or_default() += 1;
-            if examples.len() < EXAMPLES {
-                examples.extend(list::job_line(session, jid).await?);
-            }
-        }
+        jobs.extend(chunk.jobs);
         progress(&at);
     }
-    let (what, total, unreadable) = (bulk.to_string(), at.total, at.unreadable);
-    Ok(DryRun { what, total, states, examples, unreadable, first_unreadable })
+    as_expected(session, bulk, &jobs).await?;
+    Ok(Matching { jobs, unreadable: at.unreadable, first_unreadable })
+}
+
+async fn as_expected(session: &Session, bulk: &Bulk, jobs: &[Selected]) -> Result<()> {
+    let Some(expected) = bulk.expected.filter(|expected| *expected != jobs.len()) else { return Ok(()) };
+    let done = if bulk.repeated { done_before(session, bulk, jobs).await? } else { 0 };
+    if jobs.len() + done == expected {
+        return Ok(());
+    }
+    Err(Error::NotExpected { what: bulk.to_string(), expected, matching: jobs.len() })
+}
+
+/// How many jobs the same run has done before that do not match any more.
+async fn done_before(session: &Session, bulk: &Bulk, matching: &[Selected]) -> Result<usize> {
+    let all = Filter { batch: bulk.filter().batch, ..Filter::default() };
+    let matching: HashSet<Jid> = matching.iter().map(|job| job.jid).collect();
+    let (mut walk, mut done) = (list::walk(session, &all, None).await?, 0);
+    while let Some(chunk) = walk.next().await? {
+        for Selected { jid, .. } in chunk.jobs.into_iter().filter(|job| !matching.contains(&job.jid)) {
+            match history(session, jid).await {
+                Ok(history) => done += usize::from(history.has_commit(&bulk.commit_id(jid))),
+                // Whoever cannot be read has not been touched either.
+                Err(error) if error.next() == Next::Quarantine => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(done)
 }
 
 /// Applies the action to each job that the filter selects, and that this run has not done before.
@@ -75,17 +117,21 @@ where
     A: Fn(Jid, String) -> F,
     F: Future<Output = Result<()>>,
 {
-    let counted = count(session, bulk, &mut *progress).await?;
-    let mut walk = list::walk(session, bulk.filter(), None).await?;
+    let Matching { jobs, unreadable, first_unreadable } = matching(session, bulk, &mut *progress).await?;
+    summary.first_unreadable = first_unreadable;
     summary.progress = Progress {
         phase: Phase::Running,
-        candidates: walk.left(),
-        total: counted.total,
+        candidates: jobs.len(),
+        total: jobs.len(),
+        unreadable,
         ..Progress::default()
     };
     progress(&summary.progress);
+    // Those that were counted and no others; each is read again when its turn comes.
+    let mut walk = list::walk_again(session, bulk.filter(), &jobs);
     while let Some(chunk) = walk.next().await? {
         summary.progress.looked_at += chunk.looked_at;
+        summary.progress.gone += chunk.looked_at - chunk.jobs.len() - chunk.unreadable.len();
         summary.progress.unreadable += chunk.unreadable.len();
         report(&mut summary.first_unreadable, chunk.unreadable);
         apply_to(session, bulk, apply, chunk.jobs, |jid, outcome| {

@@ -9,6 +9,7 @@ use crate::jobs::signed;
 use crate::list::{self, BatchFilter, Filter, PageRequest};
 use crate::plan::batch::BatchAction;
 use crate::queue::Queue;
+use crate::reads;
 use crate::states::{BatchState, JobState};
 
 /// What was released.
@@ -18,6 +19,13 @@ pub struct ReleasedAll {
     pub batches: usize,
     /// What was not, and why.
     pub refused: Vec<String>,
+}
+
+/// What of a collection is in held, whoever has put it there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StillHeld {
+    pub jobs: usize,
+    pub batches: usize,
 }
 
 impl Queue {
@@ -30,11 +38,7 @@ impl Queue {
     ) -> Result<ReleasedAll> {
         self.release_collection(mnemonic).await?;
         let mut released = ReleasedAll::default();
-        let filter = Filter {
-            states: vec![JobState::Held],
-            collection: Some(mnemonic.to_owned()),
-            ..Filter::default()
-        };
+        let filter = held_jobs(mnemonic);
         let id = format!("release-{}", self.now().millis());
         let bulk = Bulk::new(id, BulkAction::Release, filter, false, self.dialect())?;
         let summary = self.bulk(&bulk, who, progress).await.map_err(|stopped| stopped.error)?;
@@ -48,6 +52,18 @@ impl Queue {
             }
         }
         Ok(released)
+    }
+
+    /// How many jobs and batches of a collection are held. What cannot be read is not counted.
+    pub async fn still_held(&self, mnemonic: &str) -> Result<StillHeld> {
+        // What was released through another server is seen from here on.
+        reads::sync(&self.session).await?;
+        let filter = held_jobs(mnemonic);
+        let (mut walk, mut jobs) = (list::walk(&self.session, &filter, None).await?, 0);
+        while let Some(chunk) = walk.next().await? {
+            jobs += chunk.jobs.len();
+        }
+        Ok(StillHeld { jobs, batches: self.held_batches(mnemonic).await?.len() })
     }
 
     async fn held_batches(&self, mnemonic: &str) -> Result<Vec<Bid>> {
@@ -67,4 +83,8 @@ impl Queue {
             }
         }
     }
+}
+
+fn held_jobs(mnemonic: &str) -> Filter {
+    Filter { states: vec![JobState::Held], collection: Some(mnemonic.to_owned()), ..Filter::default() }
 }

@@ -10,6 +10,7 @@ use crate::date::Date;
 use crate::ids::{Bid, Jid};
 use crate::map::Priority;
 use crate::nodes::{Configuration, Identifiers, JobStatus};
+use crate::reasons::GroupKey;
 use crate::states::JobState;
 
 /// A choice of jobs.
@@ -44,6 +45,9 @@ pub struct Filter {
     /// Whether it waits for its process date.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduled: Option<bool>,
+    /// Its message is a reason of this group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<GroupKey>,
 }
 
 impl Filter {
@@ -59,6 +63,7 @@ impl Filter {
             || self.older_than.is_some()
             || self.newer_than.is_some()
             || self.scheduled.is_some()
+            || self.group.is_some()
             || self.text().is_some()
     }
 
@@ -84,6 +89,7 @@ impl Filter {
         self.admits_state(status.status)
             && is_between(status.last_modification_date, self.newer_than, self.older_than)
             && self.scheduled.is_none_or(|wanted| wanted == status.process_date.is_some())
+            && self.group.is_none_or(|wanted| wanted == GroupKey::of(&status.message))
     }
 
     pub(super) fn admits_priority(&self, priority: Priority) -> bool {
@@ -156,6 +162,7 @@ impl fmt::Display for Filter {
         say("with priority", self.needs_priority().then(|| format!("{min} to {max}")));
         let text = self.text.as_ref().filter(|_| self.text().is_some());
         say("with the text", text.map(|text| format!("`{text}`")));
+        say("with a reason of group", self.group.map(|group| group.to_string()));
         let scheduled = |yes| if yes { "for their process date" } else { "for no process date" };
         say("that wait", self.scheduled.map(|yes| scheduled(yes).to_owned()));
         write!(f, "jobs {}", words.join(", "))
@@ -193,6 +200,7 @@ mod tests {
             r#"{"min_priority": 1}"#,
             r#"{"max_priority": 98}"#,
             r#"{"scheduled": false}"#,
+            r#"{"group": "g1-e3b0c44298fc1c14"}"#,
         ] {
             let filter: Filter = serde_json::from_str(json).unwrap();
             assert!(!filter.is_empty(), "{json}");
@@ -247,12 +255,14 @@ mod tests {
             min_priority: None,
             max_priority: Priority::new(20),
             scheduled: Some(true),
+            group: Some(GroupKey::of("")),
         };
         assert_eq!(
             filter.to_string(),
             "jobs that are failed or held, of batch bid0000000007, of collection maps, submitted by ann, \
              last changed before 1970-01-01T00:00:10.000Z, last changed after 1970-01-01T00:00:05.000Z, \
-             with priority 00 to 20, with the text `timeout`, that wait for their process date"
+             with priority 00 to 20, with the text `timeout`, \
+             with a reason of group g1-e3b0c44298fc1c14, that wait for their process date"
         );
     }
 }

@@ -49,6 +49,12 @@ pub async fn walk<'a>(session: &'a Session, filter: &'a Filter, after: Option<Ji
     Ok(Walk { session, filter, ids: candidates.ids.into_iter(), bad: candidates.bad })
 }
 
+/// A walk over jobs that were selected before: what is not selected any more is left out.
+pub(crate) fn walk_again<'a>(session: &'a Session, filter: &'a Filter, jobs: &[Selected]) -> Walk<'a> {
+    let ids: Vec<Jid> = jobs.iter().map(|job| job.jid).collect();
+    Walk { session, filter, ids: ids.into_iter(), bad: Vec::new() }
+}
+
 impl Walk<'_> {
     /// How many candidates were not looked at yet.
     pub fn left(&self) -> usize {

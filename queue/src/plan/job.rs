@@ -12,6 +12,7 @@ use crate::map::{self, JobNode, Priority, QueueRef};
 use crate::nodes::{
     Configuration, Entry, History, Identifiers, JobStatus, Metadata, Node, Number, Owner, Schedule,
 };
+use crate::reasons;
 use crate::states::{BatchList, JobState, Refused, States, To, Who, Why};
 
 /// In a job's status: what is told of it beside its message.
@@ -297,7 +298,8 @@ fn moved(
     let mut status = JobStatus {
         status: to,
         last_modification_date: Some(scene.now),
-        message: shortened(&change.message),
+        // A node holds little, and every commit carries the message.
+        message: reasons::shortened(&change.message),
         start_processing_date: match lock {
             // With a hand-over the next worker starts now.
             Lock::Keep | Lock::Take => Some(scene.now),
@@ -427,16 +429,6 @@ fn done_before(to: JobState, last: Option<JobState>, dialect: Dialect) -> Option
     let before = JobState::WORKING.iter().copied().find(|state| state.success(dialect) == Some(to));
     // The states of work are in their order.
     last.min(before)
-}
-
-/// A node holds little, and every commit carries the message: what is longer is cut.
-fn shortened(message: &str) -> String {
-    const ENOUGH: usize = 16 << 10;
-    if message.len() <= ENOUGH {
-        return message.to_owned();
-    }
-    let end = (0..=ENOUGH).rev().find(|end| message.is_char_boundary(*end)).unwrap_or(0);
-    format!("{}… ({} bytes)", &message[..end], message.len())
 }
 
 fn owner(job: &Job, scene: &Scene) -> Bytes {

@@ -8,7 +8,8 @@ use ingest_queue::dialect::Dialect;
 use ingest_queue::error::{Error, Result};
 use ingest_queue::ids::Jid;
 use ingest_queue::list::Filter;
-use ingest_queue::map::JobNode;
+use ingest_queue::map::{JobNode, Priority};
+use ingest_queue::reasons::{GroupKey, shortened};
 use ingest_queue::states::{JobState, States, Who};
 use ingest_store::{Limits, Mode};
 use tokio::sync::Barrier;
@@ -28,6 +29,12 @@ on_both_engines!(
     a_job_whose_history_cannot_be_read_is_refused,
     what_cannot_be_judged_is_reported,
     progress_is_told_while_it_counts_and_while_it_runs,
+    a_run_that_expects_another_count_touches_nothing,
+    every_action_is_refused_when_the_count_differs,
+    a_job_that_matches_after_the_count_is_left_alone,
+    a_job_that_does_not_match_any_more_when_its_turn_comes_is_left_alone,
+    a_repeated_run_counts_what_it_has_done_before,
+    a_group_of_reasons_is_touched_and_no_other,
 );
 
 pub(crate) fn requeue(id: &str) -> Bulk {
@@ -242,15 +249,145 @@ async fn progress_is_told_while_it_counts_and_while_it_runs(tree: &Tree) {
     assert_eq!(counting.iter().map(|at| at.looked_at).collect::<Vec<_>>(), [256, 512, 600]);
     assert_eq!(counting.last().map(|at| (at.total, at.candidates)), Some((300, 600)));
     let running: Vec<_> = told.iter().filter(|at| at.phase == Phase::Running).collect();
-    assert!(running.iter().all(|at| at.total == 300 && at.candidates == 600));
+    assert!(running.iter().all(|at| at.total == 300 && at.candidates == 300));
     assert!(
         running.iter().map(|at| at.done).eq([0]
             .into_iter()
             .chain(1..=256)
             .chain([256])
             .chain(257..=300)
-            .chain([300, 300]))
+            .chain([300]))
     );
     assert_eq!(**running.last().unwrap(), summary.progress);
-    assert_eq!((summary.progress.looked_at, summary.progress.done), (600, 300));
+    assert_eq!((summary.progress.looked_at, summary.progress.done), (300, 300));
+}
+
+async fn a_run_that_expects_another_count_touches_nothing(tree: &Tree) {
+    let session = tree.session().await;
+    ground(&session).await;
+    plant(&session, &alike(0..4, JobState::Held)).await;
+    let expecting = |count| everything(BulkAction::Release).expecting(Some(count), false);
+    for wrong in [0, 3, 5] {
+        let run = expecting(wrong);
+        let apply = async |_, _| panic!("no job is touched");
+        let stopped = bulk::run(&session, &run, apply, silent).await.unwrap_err();
+        let differs = |error: &Error| matches!(error, Error::NotExpected { expected, matching: 4, .. } if *expected == wrong);
+        assert!(differs(&stopped.error), "{:?}", stopped.error);
+        assert_eq!(stopped.summary.progress.phase, Phase::Counting);
+        let error = bulk::count(&session, &run, silent).await.unwrap_err();
+        assert!(differs(&error) && error.to_string().contains("nothing was changed"), "{error}");
+    }
+    let apply = async |jid, commit: String| go(&session, jid, JobState::Pending, &commit).await;
+    let summary = bulk::run(&session, &expecting(4), apply, silent).await.unwrap();
+    assert_eq!((summary.progress.total, summary.progress.done), (4, 4));
+}
+
+async fn every_action_is_refused_when_the_count_differs(tree: &Tree) {
+    let session = tree.session().await;
+    ground(&session).await;
+    let mut jobs = alike(0..2, JobState::Held);
+    jobs.extend(alike(2..4, JobState::Failed));
+    jobs.extend(alike(4..6, JobState::Pending));
+    plant(&session, &jobs).await;
+    for action in [
+        BulkAction::Requeue { to: None },
+        BulkAction::Hold,
+        BulkAction::Release,
+        BulkAction::Delete,
+        BulkAction::SetPriority(Priority::FIRST),
+    ] {
+        let run = everything(action).expecting(Some(1), false);
+        let apply = async |_, _| panic!("no job is touched");
+        let stopped = bulk::run(&session, &run, apply, silent).await.unwrap_err();
+        assert!(matches!(stopped.error, Error::NotExpected { .. }), "{action}: {:?}", stopped.error);
+    }
+}
+
+async fn a_job_that_matches_after_the_count_is_left_alone(tree: &Tree) {
+    let session = tree.session().await;
+    ground(&session).await;
+    plant(&session, &alike(0..2, JobState::Held)).await;
+    let run = everything(BulkAction::Release).expecting(Some(2), false);
+    let (touched, once) = (RefCell::new(Vec::new()), AtomicUsize::new(0));
+    let apply = async |jid, _| {
+        // The precondition holds, the run has begun, and only now there is one more.
+        if once.fetch_add(1, Ordering::SeqCst) == 0 {
+            plant(&session, &alike(7..8, JobState::Held)).await;
+        }
+        touched.borrow_mut().push(jid);
+        Ok(())
+    };
+    let summary = bulk::run(&session, &run, apply, silent).await.unwrap();
+    assert_eq!((summary.progress.total, numbers(&touched)), (2, vec![0, 1]));
+}
+
+async fn a_job_that_does_not_match_any_more_when_its_turn_comes_is_left_alone(tree: &Tree) {
+    // One job after the other, and more than a chunk of them: the last one is read again after the first was done.
+    let session = tree.session_with(Limits { max_requests: 4, ..Limits::default() }).await;
+    ground(&session).await;
+    plant(&session, &alike(0..300, JobState::Held)).await;
+    let run = everything(BulkAction::Release).expecting(Some(300), false);
+    let touched = RefCell::new(Vec::new());
+    let apply = async |jid: Jid, _| {
+        if jid == Jid::new(0) {
+            go(&session, Jid::new(299), JobState::Pending, "somebody else's").await?;
+        }
+        touched.borrow_mut().push(jid);
+        Ok(())
+    };
+    let summary = within(bulk::run(&session, &run, apply, silent)).await.unwrap();
+    assert_eq!((summary.progress.total, summary.progress.done, summary.progress.gone), (300, 299, 1));
+    assert_eq!(numbers(&touched), (0..299).collect::<Vec<_>>());
+}
+
+async fn a_repeated_run_counts_what_it_has_done_before(tree: &Tree) {
+    let session = tree.session().await;
+    ground(&session).await;
+    plant(&session, &alike(0..5, JobState::Held)).await;
+    let run = everything(BulkAction::Release);
+    // The node dies after two of them, one of which is held again meanwhile.
+    for number in 0..2 {
+        let jid = Jid::new(number);
+        go(&session, jid, JobState::Pending, &run.commit_id(jid)).await.unwrap();
+    }
+    go(&session, Jid::new(0), JobState::Held, "ann").await.unwrap();
+    let apply = async |jid, commit: String| go(&session, jid, JobState::Pending, &commit).await;
+    let first = run.clone().expecting(Some(5), false);
+    let stopped = bulk::run(&session, &first, apply, silent).await.unwrap_err();
+    assert!(matches!(stopped.error, Error::NotExpected { matching: 4, .. }), "{:?}", stopped.error);
+    let more = run.clone().expecting(Some(6), true);
+    assert!(
+        bulk::run(&session, &more, apply, silent).await.is_err(),
+        "what nobody has counted is not touched"
+    );
+    let summary = bulk::run(&session, &run.expecting(Some(5), true), apply, silent).await.unwrap();
+    assert_eq!((summary.progress.total, summary.progress.done, summary.progress.skipped), (4, 3, 1));
+}
+
+async fn a_group_of_reasons_is_touched_and_no_other(tree: &Tree) {
+    let session = tree.session().await;
+    ground(&session).await;
+    let mut jobs = alike(0..9, JobState::Failed);
+    let long = |name: &str| shortened(&format!("`{name}` {}", "is wrong and ".repeat(3_000)));
+    for (at, job) in jobs.iter_mut().enumerate() {
+        job.status.message = match at {
+            0..5 => format!("http://h{at}.example.org/{at}: the server answers 404 Not Found"),
+            5 => "http://h.example.org/404: the server answers 403 Forbidden".into(),
+            6 => "http://h.example.org/x: the server answers 403 Forbidden".into(),
+            at => long(&"x".repeat(at * at)),
+        };
+    }
+    plant(&session, &jobs).await;
+    for (first, members) in [(0, vec![0, 1, 2, 3, 4]), (5, vec![5, 6]), (7, vec![7, 8])] {
+        let group = Some(GroupKey::of(&jobs[first].status.message));
+        let filter = Filter { group, ..Filter::default() };
+        let run = Bulk::new("b", BulkAction::Requeue { to: None }, filter, false, Dialect::Design).unwrap();
+        let touched = RefCell::new(Vec::new());
+        let apply = async |jid, _| {
+            touched.borrow_mut().push(jid);
+            Ok(())
+        };
+        bulk::run(&session, &run.expecting(Some(members.len()), false), apply, silent).await.unwrap();
+        assert_eq!(numbers(&touched), members);
+    }
 }

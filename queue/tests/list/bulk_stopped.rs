@@ -188,6 +188,6 @@ async fn a_run_that_is_interrupted_anywhere_touches_each_job_once_when_it_is_run
             }
             calls += 1;
         }
-        assert!(calls > 30, "only {calls} calls were interrupted by {fault:?}");
+        assert!(calls > 15, "only {calls} calls were interrupted by {fault:?}");
     }
 }

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use ingest_queue::date::Date;
 use ingest_queue::ids::{Bid, Jid};
+use ingest_queue::reasons::GroupKey;
 use ingest_queue::states::JobState;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{BidWord, BulkId, JidWord, JobLine, JobStateWord, PriorityWord, Unreadable};
+use super::{BidWord, BulkId, GroupWord, JidWord, JobLine, JobStateWord, PriorityWord, Unreadable};
 use crate::api::read::object;
 
 /// What is to be done to all jobs that the filter selects.
@@ -32,6 +33,10 @@ pub(crate) struct Bulk {
     /// A filter that selects every job is meant so.
     #[serde(default)]
     pub all: bool,
+    /// How many jobs a dry run has counted: if others match now, it is refused (409, `changed`), and nothing is touched. Not
+    /// with the `id` of a run that has begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected: Option<usize>,
     /// Of `delete`: the depositors will not be told, and that is meant so.
     #[serde(default)]
     pub confirm: bool,
@@ -86,6 +91,10 @@ pub(crate) struct JobFilter {
     /// Whether they wait for their process date.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduled: Option<bool>,
+    /// The group of the reason that their status gives, as `GET /jobs/reasons` shows it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<GroupWord>)]
+    pub group: Option<GroupKey>,
 }
 
 /// What a run would do, or did.

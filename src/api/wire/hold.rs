@@ -41,6 +41,19 @@ pub(crate) struct HoldChanged {
     pub changed: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub released: Option<Released>,
+    /// Of a collection whose hold was lifted: what of it stays held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub still_held: Option<StillHeld>,
+}
+
+/// What of a collection stays held when its hold is lifted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct StillHeld {
+    pub jobs: usize,
+    pub batches: usize,
+    /// What releases them; absent: nothing is held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
 }
 
 /// What was released with its collection.

@@ -2,12 +2,13 @@
 
 use ingest_queue::date::Date;
 use ingest_queue::ids::{Bid, Jid};
+use ingest_queue::reasons::GroupKey;
 use ingest_queue::states::JobState;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::{BidWord, JidWord, JobStateWord, LockedBy, PriorityWord, Unreadable};
+use super::{BidWord, GroupWord, JidWord, JobStateWord, LockedBy, PriorityWord, Unreadable};
 
 /// A page of jobs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -71,10 +72,13 @@ pub(crate) struct Reasons {
     pub left: usize,
 }
 
-/// Jobs that have the same message, but for numbers and ids.
+/// Jobs whose reasons have the same template: they differ in numbers, URLs, ids and quoted names only.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ReasonGroup {
-    /// With `#` for what differs.
+    /// Its key: the filter `group` selects these jobs and no others. It stays the same from call to call.
+    #[schema(value_type = GroupWord)]
+    pub group: GroupKey,
+    /// The template, with `#`, `<url>` and `<name>` for what differs; the first 500 characters of it.
     pub reason: String,
     /// One of them, as it is.
     pub example: String,

@@ -53,6 +53,8 @@ words! {
     PriorityText: like(&format!("^([0-9]|[1-9][0-9]|{})?$", classes().join("|")));
     AccessForm: one_of(["zip", "bag"]);
     ReportForm: one_of(["json", "csv", "text"]);
+    GroupWord: like("^g1-[0-9a-f]{16}$");
+    GroupText: like("^(g1-[0-9a-f]{16})?$");
     BulkId: like("^[A-Za-z0-9._-]{1,64}$");
 }
 

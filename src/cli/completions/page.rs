@@ -20,7 +20,8 @@ tokens wants one, in the file of `--token-file` or in `INGESTD_TOKEN`; it is nev
   `submit --wait`, `audit`, and actions on several things. Problems are sentences on stderr.
 - **Lists** are whole, whatever their length; `--limit` bounds them.
 - **What cannot be taken back** is asked about, with what follows from it, and what the depositor will not be told. `--yes` skips the question; where nobody can be asked, it is refused.
-- **Actions on many jobs** take a filter. An empty one is an error without `--all`; `--dry-run` tells how many and which. A run has an id:
+- **Actions on many jobs** take a filter. An empty one is an error without `--all`; `--dry-run` tells how many and which, and the
+  command that does it to these: with `--expect N` nothing is done if another number matches then. A run has an id:
   after a break, `--run-id` goes on with it, and no job is touched twice.
 - **`submit`** hands over a URL (the node fetches it), a file (uploaded), a directory (packed as a zip here, always the same for the same files, and uploaded as a
   container: one object), or with `--manifest` a Checkm manifest (uploaded) or the rows of a JSON list or of lines `URL LOCALID ARK` (within the submission). What is

@@ -25,6 +25,10 @@ pub(crate) struct Which {
     #[arg(long)]
     pub(super) dry_run: bool,
 
+    /// Only if the filter selects so many jobs now, as a dry run has counted them; otherwise nothing is done
+    #[arg(long, value_name = "N", conflicts_with_all = ["job", "run_id"])]
+    pub(super) expect: Option<usize>,
+
     /// The id of a run that was stopped, to go on with it
     #[arg(long, value_name = "ID", conflicts_with = "job")]
     pub(super) run_id: Option<String>,

@@ -1,9 +1,13 @@
 //! One action on all jobs that a filter selects.
 //!
 //! A run has an id, told before it begins: after a break, the same command with `--run-id` goes on, and no job is
-//! touched twice. What cannot be taken back is counted first, and asked about.
+//! touched twice. What cannot be taken back is counted first, and asked about; what is then done is done to as many
+//! jobs as were shown, or to none. A dry run prints the command that does it, with the count to expect.
+
+use std::ffi::OsString;
 
 use anyhow::Result;
+use ingest_actors::actions::shell_word;
 use ingest_queue::states::{JobState, States as _};
 use serde_json::Value;
 
@@ -38,23 +42,29 @@ pub(super) async fn run(which: &Which, wanted: Wanted) -> Result<()> {
         return Err(Failed::Usage(why).into());
     }
     let client = which.server.client()?;
-    let bulk = Bulk {
+    let mut bulk = Bulk {
         action: wanted.action,
         state: wanted.state,
         priority: wanted.priority,
         filter: which.filter.wire(),
         dry_run: false,
         all: which.all,
+        expected: which.expect,
         confirm: wanted.confirm.is_some(),
         id: Some(which.run_id.clone().unwrap_or_else(|| uuid::Uuid::new_v4().simple().to_string())),
         reason: which.reason.clone(),
     };
     if which.dry_run {
         let dry = count(&client, &bulk).await?;
+        let command = command(std::env::args_os(), dry.total);
         if which.server.json() {
-            return which.server.output().print(&dry);
+            return which.server.output().print(&Counted { dry, command });
         }
-        return show(&dry, false);
+        show(&dry, false)?;
+        if let Some(command) = command.filter(|_| dry.total > 0) {
+            Screen::stdout().say(&format!("To do it, to these and no others: {command}"))?;
+        }
+        return Ok(());
     }
     if let Some(confirm) = wanted.confirm {
         confirm.can_be_asked("deleting jobs")?;
@@ -67,9 +77,41 @@ pub(super) async fn run(which: &Which, wanted: Wanted) -> Result<()> {
             let jobs = words::count(dry.total, "job", "jobs");
             let warning = "Their depositors will not be told what became of them: reports will only name them as deleted.";
             confirm.ask(&format!("Delete {jobs}"), warning)?;
+            // A run that goes on has fewer left than it began with, and was asked about then.
+            bulk.expected = which.run_id.is_none().then_some(dry.total);
         }
     }
     go(&client, which, &bulk).await
+}
+
+/// A dry run, and the command that does what it has counted.
+#[derive(Debug, serde::Serialize)]
+struct Counted {
+    #[serde(flatten)]
+    dry: BulkDry,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    command: Option<String>,
+}
+
+/// The command of a dry run without that, and with the count. `None`: it cannot be shown, because it is no text.
+fn command(arguments: impl Iterator<Item = OsString>, total: usize) -> Option<String> {
+    let arguments = arguments.skip(1).map(OsString::into_string).collect::<Result<Vec<_>, _>>().ok()?;
+    let mut words = vec!["ingestd".to_owned()];
+    let (mut arguments, mut is_dry) = (arguments.iter(), true);
+    while let Some(word) = arguments.next() {
+        match word.as_str() {
+            "--dry-run" if is_dry => {
+                words.extend(["--expect".to_owned(), total.to_string()]);
+                is_dry = false;
+            }
+            "--expect" => {
+                arguments.next();
+            }
+            word if word.starts_with("--expect=") => {}
+            word => words.push(shell_word(word)),
+        }
+    }
+    Some(words.join(" "))
 }
 
 async fn count(client: &Client, bulk: &Bulk) -> Result<BulkDry> {
@@ -151,4 +193,29 @@ fn tell(ran: &BulkRan) -> Result<()> {
     }
     super::unreadable(&ran.first_unreadable);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_of_a_dry_run_is_the_same_with_the_count() {
+        let shown = |words: &[&str]| command(words.iter().map(OsString::from), 7);
+        assert_eq!(
+            shown(&[
+                "/usr/bin/ingestd",
+                "job",
+                "requeue",
+                "--group",
+                "g1-00",
+                "--dry-run",
+                "--reason",
+                "it's back"
+            ]),
+            Some(r"ingestd job requeue --group g1-00 --expect 7 --reason 'it'\''s back'".to_owned())
+        );
+        let with_count = ["ingestd", "job", "hold", "--expect", "5", "--all", "--dry-run", "--expect=6"];
+        assert_eq!(shown(&with_count), Some("ingestd job hold --all --expect 7".to_owned()));
+    }
 }

@@ -1,6 +1,7 @@
 //! A choice of jobs.
 
 use ingest_queue::ids::Bid;
+use ingest_queue::reasons::GroupKey;
 use ingest_queue::states::{JobState, States as _, UnknownState};
 
 use crate::api::wire::JobFilter;
@@ -38,6 +39,10 @@ pub(crate) struct Filter {
     /// Only those that wait for their process date
     #[arg(long)]
     scheduled: bool,
+
+    /// With a reason of this group, as `job reasons` shows it
+    #[arg(long, value_name = "KEY")]
+    group: Option<GroupKey>,
 }
 
 pub(super) fn state(name: &str) -> Result<JobState, String> {
@@ -64,6 +69,7 @@ impl Filter {
             .with("min_priority", self.min_priority.as_ref().map(plain))
             .with("max_priority", self.max_priority.as_ref().map(plain))
             .with("scheduled", self.scheduled.then_some(true))
+            .with("group", self.group)
     }
 
     /// As it goes with an action on many jobs.
@@ -79,6 +85,7 @@ impl Filter {
             min_priority: self.min_priority.clone(),
             max_priority: self.max_priority.clone(),
             scheduled: self.scheduled.then_some(true),
+            group: self.group,
         }
     }
 }

@@ -26,12 +26,23 @@ impl Reasons {
         if reasons.groups.is_empty() {
             return Screen::stdout().say("There are no such jobs.");
         }
-        let mut table = Table::new([Column::number("JOBS"), Column::word("FIRST"), Column::text("REASON")]);
+        let mut table = Table::new([
+            Column::number("JOBS"),
+            Column::word("GROUP"),
+            Column::word("FIRST").minor(),
+            Column::text("REASON"),
+        ]);
         for group in &reasons.groups {
             let first = group.jobs.first().map(ToString::to_string).unwrap_or_default();
-            table.row([Cell::new(group.count.to_string()), Cell::new(first), Cell::new(&group.example)]);
+            table.row([
+                Cell::new(group.count.to_string()),
+                Cell::new(group.group.to_string()),
+                Cell::new(first),
+                Cell::new(&group.example),
+            ]);
         }
         Screen::stdout().table(&table)?;
+        Screen::note("One of them: `ingestd job requeue --group KEY --dry-run`");
         if reasons.left > 0 {
             Screen::note(&format!("{} more jobs were not looked at: narrow it down", reasons.left));
         }

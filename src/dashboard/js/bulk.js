@@ -97,7 +97,9 @@ export function bulk(app, tables, { filter, action = "requeue", actions = [actio
           yes.disabled = true;
           fill(wrong, h("p", "Doing it…"));
           try {
-            result(asked, await api.post("/jobs/bulk", { ...asked, dry_run: false, confirm: isDelete }));
+            // To as many as are shown here, or to none.
+            const body = { ...asked, dry_run: false, confirm: isDelete, expected: total };
+            result(asked, await api.post("/jobs/bulk", body));
           } catch (error) {
             fill(wrong, h("div.callout.is-failed", icon("failed"), problem(error)));
             yes.disabled = false;

@@ -27,9 +27,10 @@ function show(place, notice, time) {
   }
 }
 
-/** Something was done. */
-export function told(text) {
-  show(done, h("div.notice.is-completed", icon("completed"), h("p", text)), 8_000);
+/** Something was done. What is left to do stays until it is dismissed. */
+export function told(text, { stays = false } = {}) {
+  const kind = stays ? "held" : "completed";
+  show(done, h(`div.notice.is-${kind}`, icon(kind), h("p", text)), stays ? 0 : 8_000);
 }
 
 /** People should hear of it: a job that nobody survives, a feed that fails. It stays until it is dismissed. */

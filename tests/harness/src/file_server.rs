@@ -1,6 +1,6 @@
 //! A web server with files, for what is fetched. It can hold back its answers, and knows who waits for them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -45,6 +45,7 @@ pub struct Traffic {
 #[derive(Debug, Default)]
 struct Files {
     content: HashMap<String, Arc<Vec<u8>>>,
+    forbidden: HashSet<String>,
     asked: HashMap<String, Vec<String>>,
 }
 
@@ -67,12 +68,21 @@ impl FileServer {
 
     /// Puts a file at a path (`/a/b`), and answers its URL.
     pub fn put(&self, path: &str, content: impl Into<Vec<u8>>) -> Url {
-        self.shared.files.lock().content.insert(path.to_owned(), Arc::new(content.into()));
+        let mut files = self.shared.files.lock();
+        files.forbidden.remove(path);
+        files.content.insert(path.to_owned(), Arc::new(content.into()));
+        drop(files);
         self.url(path)
     }
 
     pub fn remove(&self, path: &str) {
         self.shared.files.lock().content.remove(path);
+    }
+
+    /// Answers 403 at a path until a file is put there.
+    pub fn forbid(&self, path: &str) -> Url {
+        self.shared.files.lock().forbidden.insert(path.to_owned());
+        self.url(path)
     }
 
     pub fn url(&self, path: &str) -> Url {
@@ -151,6 +161,9 @@ async fn serve(State(shared): State<Arc<Shared>>, method: Method, uri: Uri, head
     let content = {
         let mut files = shared.files.lock();
         files.asked.entry(uri.path().to_owned()).or_default().push(method.to_string());
+        if files.forbidden.contains(uri.path()) {
+            return StatusCode::FORBIDDEN.into_response();
+        }
         files.content.get(uri.path()).cloned()
     };
     let Some(content) = content else { return StatusCode::NOT_FOUND.into_response() };

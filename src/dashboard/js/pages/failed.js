@@ -1,4 +1,4 @@
-// Why jobs failed: grouped by their messages, each group to be requeued together.
+// Why jobs failed: grouped by their reasons, each group to be requeued together, and by its key, so that no other is.
 
 import { h, keyed, say } from "../dom.js";
 import * as api from "../api.js";
@@ -41,7 +41,7 @@ export function failed(view) {
       keyed(
         list,
         groups,
-        ({ reason }) => reason,
+        ({ group }) => group,
         (group) => card(group, requeue, left),
       );
     },
@@ -49,9 +49,8 @@ export function failed(view) {
   );
 }
 
-function card({ reason, example, count, jobs }, requeue, left) {
-  const sought = common(reason, example);
-  const filter = { states: ["failed"], ...(sought ? { text: sought } : {}) };
+function card({ group, example, count, jobs }, requeue, left) {
+  const filter = { states: ["failed"], group };
   const shown = jobs.slice(0, 20);
   return h(
     "li.group",
@@ -70,29 +69,16 @@ function card({ reason, example, count, jobs }, requeue, left) {
     ),
     h(
       "div.actions",
-      sought ? h("a.button", { href: `#/jobs${api.query({ state: "failed", text: sought })}` }, "Show them") : null,
-      sought
-        ? h(
-            "button",
-            {
-              type: "button",
-              "aria-label": `Requeue jobs that failed with: ${example}`,
-              onclick: () => requeue("Requeue jobs with this reason", filter, left > 0 ? undefined : count),
-            },
-            "Requeue…",
-          )
-        : null,
+      h("a.button", { href: `#/jobs${api.query({ state: "failed", group })}` }, "Show them"),
+      h(
+        "button",
+        {
+          type: "button",
+          "aria-label": `Requeue jobs that failed with: ${example || "no message"}`,
+          onclick: () => requeue("Requeue jobs with this reason", filter, left > 0 ? undefined : count),
+        },
+        "Requeue…",
+      ),
     ),
   );
-}
-
-/** The longest text that all messages of a group have in common: what stands between the numbers. */
-function common(reason, example) {
-  const parts = reason
-    .split("#")
-    .map((part) => part.trim())
-    .filter((part) => example.toLowerCase().includes(part.toLowerCase()));
-  const longest = parts.reduce((found, part) => (part.length > found.length ? part : found), "");
-  // A comma is in every message.
-  return longest.length >= 3 ? longest : "";
 }

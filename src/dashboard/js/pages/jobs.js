@@ -19,6 +19,7 @@ const NAMES = [
   "newer_than",
   "older_than",
   "scheduled",
+  "group",
 ];
 const STATES = [
   "pending",
@@ -78,6 +79,7 @@ export function jobs(view) {
         ],
         isMore: true,
       },
+      { name: "group", label: "Group of reasons", placeholder: "g1-…", isMore: true },
       { name: "collection", label: "Collection", isMore: true },
       { name: "submitter", label: "Submitter", isMore: true },
       { name: "min_priority", label: "Priority from", placeholder: "0 to 99, or a class", isMore: true },
