@@ -9,6 +9,7 @@
 //! | in the reason | in the template |
 //! |---|---|
 //! | a URL: `scheme://…` up to a blank or a quotation mark | `<url>` |
+//! | a path that does not begin with a slash, as of a file of the payload, up to a blank; between the beginning (or `: `) and `: URL` also with blanks | `<path>` |
 //! | what stands between two backticks, two `"` or two `'` | `<name>`, in the same marks |
 //! | a status code of HTTP: 400 to 599 before a capitalised word, or after `answers`, `answered`, `status`, `code`, `HTTP` | as it is |
 //! | any other word with a digit: numbers, ids, digests, dates, addresses | `#`; several in a row are one |
@@ -170,6 +171,9 @@ struct Reader<'a> {
     /// The character before the rest, and the word before it.
     before: Option<char>,
     word: &'a str,
+    /// From here to so many bytes before the end of the line no path begins; and there is the next `: `.
+    no_path: Option<usize>,
+    colon: Option<usize>,
     /// Marks that nothing closes in the rest, so that nobody looks for them again.
     never_closed: Vec<char>,
     template: String,
@@ -196,6 +200,9 @@ impl<'a> Reader<'a> {
         } else if is_gap(first) {
             self.take(first.len_utf8());
             self.template.push(first);
+        } else if let Some(length) = self.path().filter(|_| begins_word) {
+            self.take(length);
+            self.template.push_str("<path>");
         } else {
             self.word();
         }
@@ -211,12 +218,7 @@ impl<'a> Reader<'a> {
 
     /// The length of the URL that begins here.
     fn url(&self) -> Option<usize> {
-        let fits = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
-        let scheme = self
-            .rest
-            .find(|c| !fits(c))
-            .filter(|_| self.rest.starts_with(|c: char| c.is_ascii_alphabetic()))?;
-        if !self.rest[scheme..].starts_with("://") {
+        if !begins_url(self.rest) {
             return None;
         }
         let ends = |c: char| c.is_whitespace() || "\"`<>".contains(c);
@@ -225,6 +227,35 @@ impl<'a> Reader<'a> {
         let (round, square) = (url.contains('('), url.contains('['));
         let is_after = |c: char| ".,;:'".contains(c) || c == ')' && !round || c == ']' && !square;
         Some(url.trim_end_matches(is_after).len())
+    }
+
+    /// The length of the path that begins here.
+    fn path(&mut self) -> Option<usize> {
+        if self.no_path.is_some_and(|end| self.rest.len() > end) {
+            return None;
+        }
+        let end = self.rest.find(char::is_whitespace).unwrap_or(self.rest.len());
+        let chunk = &self.rest[..end];
+        let is_path = chunk.find('/').is_some_and(|at| at > 0 && !chunk[..at].ends_with(':'));
+        if !is_path || !chunk.contains(char::is_alphabetic) {
+            self.no_path = Some(self.rest.len() - end);
+            return None;
+        }
+        // Names have blanks: between the beginning, or a colon, and a URL it is seen where they end.
+        let is_first = self.template.is_empty() || self.template.ends_with(": ");
+        let colon = if is_first { self.colon() } else { None };
+        let before_url = colon.filter(|at| begins_url(&self.rest[at + 2..]));
+        before_url.or_else(|| Some(chunk.trim_end_matches(|c| ".,;:)]'".contains(c)).len()))
+    }
+
+    /// Where the next `: ` is. It is looked for once.
+    fn colon(&mut self) -> Option<usize> {
+        let left = match self.colon.filter(|left| *left <= self.rest.len()) {
+            Some(left) => left,
+            None => self.rest.find(": ").map_or(0, |at| self.rest.len() - at),
+        };
+        self.colon = Some(left);
+        (left > 0).then(|| self.rest.len() - left)
     }
 
     /// The length of what is quoted here, with its marks.
@@ -274,6 +305,13 @@ impl<'a> Reader<'a> {
         let named = self.rest.strip_prefix(' ').and_then(|rest| rest.chars().next());
         is_code && (named.is_some_and(|c| c.is_uppercase() || c == '<') || BEFORE_CODES.contains(&self.word))
     }
+}
+
+fn begins_url(text: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+    let scheme = text.char_indices().take(20).find(|(_, c)| !fits(*c)).map(|(at, _)| at);
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.is_some_and(|at| text[at..].starts_with("://"))
 }
 
 /// What stands between words.

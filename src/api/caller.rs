@@ -30,6 +30,8 @@ pub(crate) struct Peer(pub SocketAddr);
 pub(crate) struct Caller {
     pub name: String,
     pub role: Role,
+    /// A token says who it is. Without tokens anybody can call themselves anything.
+    pub has_token: bool,
     pub from: IpAddr,
     pub ordered: Ordered,
 }
@@ -66,7 +68,7 @@ pub(crate) fn find(settings: &ApiSettings, headers: &HeaderMap, from: IpAddr) ->
         let fits = |name: &&str| !name.is_empty() && name.len() <= 64 && !name.chars().any(char::is_control);
         let name = name.filter(fits).unwrap_or(LOCAL).to_owned();
         let ordered = Ordered::default();
-        return Known::Caller(Caller { name, role: Role::Admin, from, ordered });
+        return Known::Caller(Caller { name, role: Role::Admin, has_token: false, from, ordered });
     }
     let Some(given) = headers.get(AUTHORIZATION) else { return Known::Nobody };
     let text = given.to_str().unwrap_or_default();
@@ -83,7 +85,7 @@ pub(crate) fn find(settings: &ApiSettings, headers: &HeaderMap, from: IpAddr) ->
     }
     found.map_or(Known::Stranger, |known| {
         let (name, ordered) = (known.name.clone(), Ordered::default());
-        Known::Caller(Caller { name, role: known.role, from, ordered })
+        Known::Caller(Caller { name, role: known.role, has_token: true, from, ordered })
     })
 }
 
@@ -204,6 +206,7 @@ mod tests {
         let caller = |role| Caller {
             name: "ann".into(),
             role,
+            has_token: true,
             from: [127, 0, 0, 1].into(),
             ordered: Ordered::default(),
         };

@@ -65,7 +65,7 @@ pub(super) fn caller(app: &App, request: &Request, from: IpAddr) -> Option<Known
         });
     Some(if good {
         let (name, ordered) = ("another node".to_owned(), Ordered::default());
-        Known::Caller(Caller { name, role: Role::Operator, from, ordered })
+        Known::Caller(Caller { name, role: Role::Operator, has_token: false, from, ordered })
     } else {
         Known::Stranger
     })

@@ -17,6 +17,9 @@ use super::wire::{ChangePool, PoolLine, PoolList, Problem, Waiting};
 /// The pools that belong to no state of a job.
 const ACCESS: [&str; 2] = ["access_small", "access_large"];
 
+/// What a pool without workers means.
+const EMPTY: &str = "without workers this node takes nothing of this pool; what runs goes on, and what waits is left to other nodes";
+
 /// All pools as they are set, and, where there is a snapshot, as they are.
 pub(crate) fn lines(app: &App, snapshot: Option<&Snapshot>) -> Vec<PoolLine> {
     let pools = app.node.house().settings.load().pools;
@@ -28,6 +31,7 @@ pub(crate) fn lines(app: &App, snapshot: Option<&Snapshot>) -> Vec<PoolLine> {
         Some(PoolLine {
             name,
             size,
+            warning: (size == 0).then(|| EMPTY.to_owned()),
             live: now.map(|now| now.live),
             stall: humantime::format_duration(stall).to_string(),
             waiting: now.map(|now| Waiting {

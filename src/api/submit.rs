@@ -245,6 +245,7 @@ pub(crate) fn judge_body(
     let caller = Caller {
         name: "anybody".into(),
         role: super::wire::Role::Admin,
+        has_token: false,
         from: std::net::Ipv4Addr::LOCALHOST.into(),
         ordered: super::caller::Ordered::default(),
     };

@@ -190,7 +190,7 @@ fn tell(server: &Server, changed: &HoldChanged) -> Result<()> {
     if server.json() {
         return server.output().print(changed);
     }
-    let HoldChanged { kind, name, held, changed, released, still_held } = changed;
+    let HoldChanged { kind, name, held, changed, released, warning, still_held } = changed;
     let word = match (held, changed) {
         (true, true) => "is held now",
         (true, false) => "was held already",
@@ -198,6 +198,9 @@ fn tell(server: &Server, changed: &HoldChanged) -> Result<()> {
         (false, false) => "was not held",
     };
     Screen::stdout().say(&format!("The {kind} {name} {word}."))?;
+    if let Some(warning) = warning {
+        Screen::note(&format!("warning: {warning}"));
+    }
     if let Some(released) = released {
         let jobs = words::count(released.jobs, "job", "jobs");
         let batches = words::count(released.batches, "batch", "batches");

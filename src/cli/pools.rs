@@ -86,6 +86,9 @@ impl Resize {
         if self.server.json() {
             return self.server.output().print(&pool);
         }
+        if let Some(warning) = &pool.warning {
+            Screen::note(&format!("warning: {}: {warning}", pool.name));
+        }
         Screen::stdout().table(&table(&[pool]))
     }
 }

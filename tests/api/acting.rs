@@ -229,7 +229,10 @@ async fn a_group_of_failures_is_requeued_and_no_other_is() {
     let counts: Vec<_> = groups.iter().map(|(_, count, jobs)| (*count, jobs.len())).collect();
     assert_eq!(counts, [(5, 5), (2, 2)], "{groups:?}");
     let reasons = node.get("/api/v1/jobs/reasons").await.json;
-    assert_eq!(reasons["groups"][1]["reason"], "<url>: the server answers 403 Forbidden", "{reasons}");
+    assert_eq!(
+        reasons["groups"][1]["reason"], "<path>: <url>: the server answers 403 Forbidden",
+        "{reasons}"
+    );
     let (key, _, jobs) = &groups[1];
     let only = node.get(&format!("/api/v1/jobs/reasons?group={key}")).await.is(200).json;
     assert_eq!(

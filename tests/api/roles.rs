@@ -98,6 +98,27 @@ async fn every_operation_is_for_the_role_that_the_document_names() {
     }
 }
 
+#[tokio::test]
+async fn whoever_submits_with_a_token_is_the_submitter_unless_another_is_named() {
+    let people = [("dee", "depositor"), ("oli", "operator"), ("ada", "admin")];
+    let mut node = TestNode::start_with(&tokens(&people), "").await;
+    let url = node.files.put("/a.txt", "a").to_string();
+    for (name, role) in people {
+        node.with_token(Some(&format!("{name}-token")));
+        let mut body = json!({"profile": "test_content", "payload_url": url, "type": "file"});
+        let submitter = async |body: &Value| {
+            let bid = node.send(Method::POST, "/api/v1/batches", body).await.is(201).json["bid"].clone();
+            let batch = node.get(&format!("/api/v1/batches/{}", bid.as_str().unwrap())).await.is(200).json;
+            batch["submitter"].clone()
+        };
+        assert_eq!(submitter(&body).await, name);
+        if role != "depositor" {
+            body["submitter"] = json!("ann");
+            assert_eq!(submitter(&body).await, "ann");
+        }
+    }
+}
+
 /// Somebody who comes from another loopback address.
 fn stranger(node: &TestNode, number: usize) -> reqwest::Client {
     assert!(node.base.contains("127.0.0.1"), "{}", node.base);

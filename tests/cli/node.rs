@@ -130,6 +130,8 @@ async fn pools_are_shown_and_resized_live() {
     node.cli(&["pools", "resize", "downloading", "3"]).await.is(0).says(&["downloading"]);
     let changed = node.json(&["pools", "downloading"]).await;
     assert_eq!(changed["pools"][0]["size"], 3, "{changed}");
+    let empty = node.cli(&["pools", "resize", "notify", "0"]).await.is(0);
+    empty.complains(&["warning: notify: without workers this node takes nothing of this pool"]);
     let stall = node.json(&["pools", "resize", "downloading", "--stall", "7m"]).await;
     assert_eq!((&stall["size"], &stall["stall"]), (&json!(3), &json!("7m")));
     assert_eq!(node.get("/api/v1/pools/downloading").await.json["size"], 3);
@@ -143,6 +145,11 @@ async fn collections_and_queues_are_held_and_released() {
     node.cli(&["hold", "list"]).await.is(0).says(&["Nothing is held."]);
     node.cli(&["hold", "collection", "tests", "--reason", "the disk is full"]).await.is(0);
     node.cli(&["hold", "collection", "tests"]).await.is(0).says(&["was held already"]);
+    let mistyped = node.cli(&["hold", "collection", "tetss"]).await.is(0).says(&["is held now"]);
+    mistyped.complains(&["warning: no profile", "did you mean `tests`?"]);
+    node.cli(&["release", "collection", "tetss"]).await.is(0).says(&["is not held any more"]);
+    let known = node.json(&["hold", "collection", "tests"]).await;
+    assert!(known.get("warning").is_none(), "{known}");
     node.cli(&["hold", "list"]).await.is(0).says(&["collection", "tests", "the disk is full"]);
     let bid = node.submit("a.txt", "a").await;
     node.batch_is(&bid, "held").await;

@@ -8,6 +8,7 @@ use ingest_queue::holds::{StillHeld, Was};
 use ingest_queue::ids::{Bid, Jid};
 use ingest_queue::jobs::signed;
 use ingest_queue::limits::set::Wanted;
+use ingest_queue::list::{self, BatchFilter, PageRequest};
 use ingest_queue::map::{HeldQueue, Priority};
 use ingest_queue::plan::batch::BatchAction;
 use ingest_queue::plan::job::Action as JobAction;
@@ -81,7 +82,11 @@ pub async fn perform(
         Order::HoldCollection(on) => {
             let (name, why) = (mnemonic(&on.collection)?, reason(&on.reason)?);
             let was = queue.hold_collection(name, &by.who, why).await?;
-            Ok(hold_changed("collection", name, true, &was))
+            let mut answer = hold_changed("collection", name, true, &was);
+            if let Some(warning) = unknown_collection(life, name).await? {
+                answer["warning"] = json!(warning);
+            }
+            Ok(answer)
         }
         Order::ReleaseCollection(on) => release_collection(queue, by, on).await,
         Order::RequeueAccess(on) => {
@@ -183,6 +188,24 @@ async fn delete_batch(queue: &Queue, by: &By, on: &DeleteBatch) -> Answer {
     let deletion = deleting.await.map_err(lost)??;
     let warning = "the depositor will not be told";
     Ok(json!({ "bid": bid, "deleted_jobs": deletion.jobs, "warning": warning }))
+}
+
+/// What to say of a collection that nobody has heard of: perhaps its name is mistyped. Only so many batches are looked
+/// at as a page of a list looks at, the newest first.
+async fn unknown_collection(life: &Life, name: &str) -> Answer<Option<String>> {
+    let known: Vec<String> =
+        life.services().profiles.read().iter().map(|profile| profile.collection.clone()).collect();
+    if known.iter().any(|collection| collection == name) {
+        return Ok(None);
+    }
+    let filter = BatchFilter { collection: Some(name.to_owned()), ..BatchFilter::default() };
+    let page = PageRequest { limit: 1, newest_first: true, ..PageRequest::default() };
+    if !list::batches(life.queue.session(), &filter, &page).await?.lines.is_empty() {
+        return Ok(None);
+    }
+    let meant = ingest_steps::profile::closest(name, known.iter().map(String::as_str));
+    let hint = meant.map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
+    Ok(Some(format!("no profile and none of the latest batches is of a collection of this name{hint}")))
 }
 
 async fn release_collection(queue: &Queue, by: &By, on: &ReleaseCollection) -> Answer {

@@ -19,6 +19,15 @@ fn the_template_is_as_documented() {
             "http://a.example.org/x?y=(1): the server answers 404 Not Found",
             "<url>: the server answers 404 Not Found",
         ),
+        (
+            "producer/my map (1).tif: http://a/b: the server answers 404 Not Found",
+            "<path>: <url>: the server answers 404 Not Found",
+        ),
+        ("(producer/map.tif) is not there: it is gone", "(<path>) is not there: it is gone"),
+        (
+            "/srv/store: No space left, and 3/4 of ark:/99999/fk4x",
+            "/srv/store: No space left, and # of ark:#",
+        ),
         ("`a b.tif` changed while it was stored", "`<name>` changed while it was stored"),
         ("member \"a \\\" b\" is refused: it doesn't fit", "member \"<name>\" is refused: it doesn't fit"),
         ("'a' isn't there", "'<name>' isn't there"),
@@ -45,6 +54,7 @@ fn reasons_that_differ_in_numbers_urls_ids_and_names_are_one_group() {
         "http://a.example.org/x: the server answers 404 Not Found (attempt 3)",
         "https://b.example.org:8443/y/z?q=1: the server answers 404 Not Found (attempt 12)",
     );
+    same("producer/map.tif: http://a/b: 404 Not Found", "producer/a b c.tif: http://c/d: 404 Not Found");
     same("`a` is there twice", "`another name.tif` is there twice");
     same("the bag is incomplete: `a`", "the bag is incomplete: `b`, `c`");
     same("the bag is incomplete: `a`, `b`", "the bag is incomplete: `a`, `b`, `c`, `d`; and 9 more");
@@ -107,7 +117,7 @@ fn a_key_is_read_as_it_is_written_and_stays_as_it_is() {
 
 #[test]
 fn a_reason_full_of_marks_is_read_in_one_pass() {
-    for mark in ["`", "\"", "' ", "\\\"", "a://", "1,", "x "] {
+    for mark in ["`", "\"", "' ", "\\\"", "a://", "1,", "x ", "a/ ", "a,", "a/b: ", "a/b: c:// "] {
         let reason = format!(" {}", mark.repeat((1 << 20) / mark.len()));
         assert!(!template(&reason).is_empty());
     }

@@ -161,6 +161,7 @@ fn submitter(fields: &mut Fields, caller: &Caller, judged: &mut Judged) {
             judged.wrong("submitter", "at most 200 letters");
             return;
         }
+        (None, None) if caller.has_token => caller.name.clone(),
         (None, None) => {
             judged.missing("submitter", "it is missing");
             return;

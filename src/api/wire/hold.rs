@@ -41,6 +41,9 @@ pub(crate) struct HoldChanged {
     pub changed: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub released: Option<Released>,
+    /// Of a collection that is held: that nobody knows it, so that its name is perhaps mistyped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
     /// Of a collection whose hold was lifted: what of it stays held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub still_held: Option<StillHeld>,

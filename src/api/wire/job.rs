@@ -78,7 +78,7 @@ pub(crate) struct ReasonGroup {
     /// Its key: the filter `group` selects these jobs and no others. It stays the same from call to call.
     #[schema(value_type = GroupWord)]
     pub group: GroupKey,
-    /// The template, with `#`, `<url>` and `<name>` for what differs; the first 500 characters of it.
+    /// The template, with `#`, `<url>`, `<path>` and `<name>` for what differs; the first 500 characters of it.
     pub reason: String,
     /// One of them, as it is.
     pub example: String,

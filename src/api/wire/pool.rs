@@ -15,6 +15,9 @@ pub(crate) struct PoolList {
 pub(crate) struct PoolLine {
     pub name: String,
     pub size: usize,
+    /// What it means, if it has no workers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
     /// How many workers there are: while a pool shrinks, more than its size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub live: Option<usize>,

@@ -118,7 +118,7 @@ export function holds(view) {
           name.trim(),
         ),
     });
-  const done = ({ held, changed, released, still_held: still }, title) => {
+  const done = ({ held, changed, released, warning, still_held: still }, title) => {
     const also = released
       ? ` ${plural(released.batches, "batch", "batches")} and ${plural(released.jobs, "job")} were released.`
       : "";
@@ -126,6 +126,9 @@ export function holds(view) {
       (changed ? `${title} is ${held ? "held" : "open"} now.` : `${title} was ${held ? "held" : "open"} already.`) +
         also,
     );
+    if (warning) {
+      told(`${title}: ${warning}`, { stays: true });
+    }
     if (still?.command) {
       told(
         `${plural(still.batches, "batch", "batches")} and ${plural(still.jobs, "job")} of ${title} stay held. To release them: ${still.command}`,

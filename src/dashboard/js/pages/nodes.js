@@ -227,6 +227,9 @@ function resizer(app, { name, size }, done) {
         try {
           const pool = await api.patch(`/pools/${api.part(name)}`, { size: Number(input.value) });
           told(`${name} has ${pool.size} workers now, until the configuration is read again.`);
+          if (pool.warning) {
+            told(`${name}: ${pool.warning}`, { stays: true });
+          }
           done();
         } catch (error) {
           failed(error, `${name} keeps its size.`);
