@@ -130,7 +130,7 @@ async fn every_action_on_many_jobs_takes_the_count_to_expect() {
     }
     assert_eq!(node.job(&failed).await["state"], "failed");
     let job = node.job(&waiting).await;
-    assert_eq!((&job["state"], &job["priority"]), (&json!("pending"), &json!(50)), "{job}");
+    assert_eq!((&job["state"], &job["priority"]), (&json!("pending"), &json!(5)), "{job}");
 }
 
 #[tokio::test]
