@@ -222,9 +222,13 @@ fn unnamed(files: &FileServer, name: &str) -> Submission {
 /// The newest version of each object.
 async fn versions(place: &Place) -> Vec<(String, u32)> {
     let inventory = SqliteInventory::open(&place.path("inventory.sqlite")).await.unwrap();
-    let objects = inventory.objects(None).await.unwrap();
+    let mut versions = Vec::new();
+    for ark in inventory.objects(None).await.unwrap() {
+        let rows = inventory.rows(&ark).await.unwrap().unwrap();
+        versions.push((ark, rows.head.unwrap()));
+    }
     inventory.close().await;
-    objects.into_iter().map(|(ark, head)| (ark.to_string(), head)).collect()
+    versions
 }
 
 fn objects(dir: &Path) -> usize {

@@ -77,7 +77,7 @@ impl Stage {
         self.queue.batch(self.bid).await.unwrap().version
     }
 
-    async fn is_reported_as_completed_once(self) {
+    async fn ends_reported_as_completed_once(self) {
         assert_eq!(kit::reported(&self.queue, self.bid).await, BatchState::Completed);
         let report = self.queue.last_report(self.bid).await.unwrap().unwrap();
         assert_eq!((report.number, report.successful_jobs.len(), report.failed_jobs.len()), (1, 1, 0));
@@ -100,7 +100,7 @@ async fn a_job_whose_ref_is_on_its_way_keeps_its_batch_from_the_end(on: On) {
     stage.trick.open(JobState::Downloading);
     kit::reported(&stage.queue, stage.bid).await;
     kit::clean(&stage.queue).await;
-    stage.is_reported_as_completed_once().await;
+    stage.ends_reported_as_completed_once().await;
 }
 
 async fn a_job_that_a_dead_peer_has_left_in_no_list_is_put_back(on: On) {
@@ -130,7 +130,7 @@ async fn a_job_that_a_dead_peer_has_left_in_no_list_is_put_back(on: On) {
     stage.node.apply(settings, stage.place.steps("node-1"));
     kit::reported(&stage.queue, stage.bid).await;
     kit::clean(&stage.queue).await;
-    stage.is_reported_as_completed_once().await;
+    stage.ends_reported_as_completed_once().await;
 }
 
 /// The storage and the inventory are other programs, as in a shared tree.
@@ -178,7 +178,7 @@ async fn a_batch_ends_after_the_last_request_of_the_peer_that_completes_its_job(
         }
         stage.delete(lock).await;
     }
-    stage.is_reported_as_completed_once().await;
+    stage.ends_reported_as_completed_once().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

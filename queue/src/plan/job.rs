@@ -335,7 +335,7 @@ fn moved(
     match change.note.as_deref() {
         None => {}
         Some("") => drop(status.other.remove(NOTE)),
-        Some(note) => drop(status.other.insert(NOTE.to_owned(), shortened(note).into())),
+        Some(note) => drop(status.other.insert(NOTE.to_owned(), reasons::shortened(note).into())),
     }
     let kept: Vec<String> = date_refs(job.jid, &status).collect();
     let dates = date_refs(job.jid, &job.status).filter(|at| !kept.contains(at));

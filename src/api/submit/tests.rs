@@ -167,7 +167,7 @@ fn age(dir: &Path) {
 
 fn caller() -> Caller {
     let from = std::net::Ipv4Addr::LOCALHOST.into();
-    Caller { name: "ann".into(), role: Role::Depositor, from, ordered: Ordered::default() }
+    Caller { name: "ann".into(), role: Role::Depositor, has_token: true, from, ordered: Ordered::default() }
 }
 
 async fn answer(response: Answer<Response>) -> (u16, Value) {

@@ -87,6 +87,10 @@ impl Storage for Busy {
         self.inner.store(request, progress, cancel)
     }
 
+    fn version_of<'a>(&'a self, ark: &'a str, key: &'a str) -> BoxFuture<'a, Result<Option<Stored>>> {
+        self.inner.version_of(ark, key)
+    }
+
     fn manifest<'a>(
         &'a self,
         ark: &'a str,
