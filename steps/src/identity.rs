@@ -9,7 +9,7 @@
 //! | tree | `/repository` |
 //! | inventory | the table `repository` |
 //! | OCFL storage | `extensions/ingestd-repository/config.json` below the storage root |
-//! | S3 storage | `PREFIX.ingestd-repository.json`, beside the prefix of the objects |
+//! | S3 storage | `extensions/ingestd-repository/config.json` below the prefix |
 //! | outbox, uploads | `.ingestd-repository.json` |
 //!
 //! A storage service over HTTP holds none.

@@ -3,7 +3,7 @@
 //! ```text
 //! PREFIX/ARK/vN/content/ATTEMPT/PATH    content, each key written by one attempt only
 //! PREFIX/ARK/vN/inventory.json          what version N is; written last, and only if it is not there
-//! PREFIX.ingestd-repository.json        which repository the bucket belongs to
+//! PREFIX/extensions/ingestd-repository/config.json   which repository the bucket belongs to
 //! ```
 //!
 //! The ARK and every name of a path are one element each, percent-encoded. ATTEMPT is a random name: two

@@ -21,9 +21,9 @@ pub(crate) struct S3Marker {
 }
 
 impl S3Marker {
-    /// Beside the prefix and not below it: what is below it are objects.
+    /// Below `extensions`, as in an OCFL storage root: nothing there is an object.
     pub(crate) fn new(what: String, storage: &S3, name: &str) -> Self {
-        let path = Path::from(format!("{}.{name}.json", storage.prefix));
+        let path = storage.prefix.clone().join("extensions").join(name).join("config.json");
         Self { what, store: storage.store.clone(), path }
     }
 }
@@ -76,7 +76,7 @@ mod tests {
             marker.write(&first).await.unwrap();
             marker.write(&Identity::begin(Date::from_millis(0))).await.unwrap();
             assert_eq!(marker.read().await.unwrap(), Some(first), "{prefix}");
-            assert_eq!(s3.objects().collect::<Vec<_>>().await, [], "{prefix}");
+            assert_eq!(s3.entries().collect::<Vec<_>>().await, [], "{prefix}");
         }
     }
 }
