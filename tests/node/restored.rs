@@ -247,8 +247,10 @@ async fn batches_of_a_backup_that_were_completed_since_end_with_the_versions_tha
     // One that was expanded when the backup was made, and two that were not.
     let expanded = submit(&place, unnamed(&files, "expanded")).await;
     let node = place.node("node-1").set("pools.processing.size", 0).ready().await;
-    let queued = |line: &Value| line["batch"] == expanded.to_string();
-    node.says_with("expanded", queued).await;
+    let api = Api::of(&place, "node-1");
+    // Their files go when they are completed: a restored tree still names them.
+    let all = |found: &Value| found["jobs"].as_array().is_some_and(|jobs| jobs.len() == JOBS);
+    api.until("jobs that wait to be processed", "jobs?state=processing", all).await;
     end(node).await;
     let named = submit(&place, many(&files, "named", JOBS)).await;
     let without = submit(&place, unnamed(&files, "without")).await;

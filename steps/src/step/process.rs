@@ -56,8 +56,16 @@ pub(crate) struct Sources {
 /// Names, describes and stores the object of a job.
 pub async fn run(task: &mut Task<'_>, services: &Services) -> Result<Change> {
     let mode: Mode = task.configuration.submission_mode.parse().map_err(Failure::Hopeless)?;
-    let sources = sources(task, services).await?;
     let storage = Arc::clone(services.storage_of(&task.profile)?);
+    let sources = match sources(task, services).await {
+        Ok(sources) => sources,
+        // Its files went when it was completed, before the tree was restored.
+        Err(Failure::Fail(why)) => match restored::without_files(task, services, &*storage, mode).await? {
+            Some(change) => return Ok(change),
+            None => return Err(Failure::Fail(why)),
+        },
+        Err(failure) => return Err(failure),
+    };
     let named = identify::identify(task, services, mode, &*storage, &sources).await?;
     let object = Arc::new(system::make(task, services, &named.ark, &sources).await?);
     if task.queue.dialect() == Dialect::MrtZk {

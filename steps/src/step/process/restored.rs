@@ -11,14 +11,17 @@
 use std::ops::Range;
 
 use ingest_queue::ids::Bid;
+use ingest_queue::jobs::Write;
+use ingest_queue::plan::job::Change;
 
+use super::store::Said;
 use super::{PRODUCER, Sources};
 use crate::ark::Ark;
 use crate::inventory::{Ingested, Inventory};
 use crate::outcome::Result;
 use crate::services::Services;
 use crate::step::Task;
-use crate::storage::{Storage, Stored};
+use crate::storage::{Mode, Storage, Stored};
 
 /// The numbers of jobs that the tree has lost, and that may have been of this batch.
 fn lost_jobs(services: &Services, bid: Bid) -> Vec<Range<u32>> {
@@ -114,4 +117,32 @@ pub(super) async fn version(
     let stored = Stored { version: kept.version, already: true, files: kept.files, size };
     let of = if before.jid == jid { "" } else { PRODUCER };
     Ok(Some(Earlier { stored, key, of }))
+}
+
+/// Ends the work of a job whose files are gone with the version that it has recorded before; `None` if there is none.
+pub(super) async fn without_files(
+    task: &mut Task<'_>,
+    services: &Services,
+    storage: &dyn Storage,
+    mode: Mode,
+) -> Result<Option<Change>> {
+    let (bid, jid) = (task.lease.job().bid, task.lease.jid());
+    let restored = !lost_jobs(services, bid).is_empty();
+    let Some(inventory) = services.inventory.as_ref().filter(|_| restored) else { return Ok(None) };
+    let Some(before) = inventory.ingested(bid, jid).await? else { return Ok(None) };
+    let ark = before.ark.to_string();
+    if task.identifiers.primary_id.as_ref().is_some_and(|id| *id != ark) {
+        return Ok(None);
+    }
+    let Some(kept) = storage.manifest(&ark, Some(before.version)).await? else { return Ok(None) };
+    let Some(key) = kept.key else { return Ok(None) };
+    if task.identifiers.primary_id.is_none() {
+        task.identifiers.primary_id = Some(ark.clone());
+        task.queue.assign(task.lease, &task.identifiers).await?;
+    }
+    let said = Said::of(kept.version, &key, &kept.files);
+    let node = said.node(String::new(), mode);
+    task.queue.write(task.lease, &[Write::Inventory(node)]).await?;
+    let count = kept.files.len();
+    Ok(Some(Change::message(format!("{ark} version {}, {count} files, as recorded before", kept.version))))
 }

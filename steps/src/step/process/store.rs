@@ -283,7 +283,7 @@ impl Said {
         }
     }
 
-    fn node(&self, manifest_url: String, mode: Mode) -> nodes::Inventory {
+    pub(super) fn node(&self, manifest_url: String, mode: Mode) -> nodes::Inventory {
         let other = [
             ("version", Value::from(self.version)),
             ("key", Value::from(self.key.as_str())),
