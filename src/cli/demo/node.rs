@@ -115,7 +115,7 @@ fn configuration(dir: &Path, zookeeper: Option<&str>) -> String {
     };
     format!(
         "# Written by `ingestd demo`.\n\
-         [node]\nname = \"demo\"\ndir = {node}\n\n{engine}\n\n[api]\nlisten = \"127.0.0.1:0\"\n\n\
+         [node]\nname = \"demo\"\ndir = {node}\n\n{engine}\n\n[api]\nlisten = \"127.0.0.1:0\"\nuploads = {uploads}\n\n\
          [work]\ndir = {work}\n\n\
          # The sample deposits are small: they have room on a disk that is nearly full.\n[provisioning]\nmax_used = 1.0\n\n\
          [profiles]\ndir = {profiles}\n\n\
@@ -124,6 +124,7 @@ fn configuration(dir: &Path, zookeeper: Option<&str>) -> String {
          [inventory]\nkind = \"sqlite\"\npath = {inventory}\n\n\
          [mail.by.outbox]\ndir = {outbox}\n\n[access]\ndir = {access}\n",
         node = at("node"),
+        uploads = at("uploads"),
         work = at("work"),
         profiles = at("profiles"),
         storage = at("storage"),
