@@ -192,8 +192,12 @@ impl Queue {
 
     /// The jobs that `batch-processing` names.
     async fn running_refs(&self, bid: Bid) -> Result<Vec<Jid>> {
-        let names =
-            crate::list::names_in(&self.session, &map::batch_list(bid, BatchList::Processing)).await?;
+        let list = map::batch_list(bid, BatchList::Processing);
+        // Most batches end with an empty list, and that costs no listing.
+        if self.exists(&list).await?.is_none_or(|stat| stat.num_children == 0) {
+            return Ok(Vec::new());
+        }
+        let names = crate::list::names_in(&self.session, &list).await?;
         Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
     }
 
