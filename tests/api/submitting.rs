@@ -367,6 +367,9 @@ fn large() -> Part {
 #[tokio::test]
 async fn what_comes_before_a_file_is_judged_before_the_file_is_stored() {
     let node = TestNode::start().await;
+    let directory = node.dir.path().join("uploads");
+    let changed = || std::fs::metadata(&directory).unwrap().modified().unwrap();
+    let before = changed();
     for (wrong, field) in [
         (("priority", "100"), "priority"),
         (("uuid", "a/b"), "uuid"),
@@ -377,7 +380,7 @@ async fn what_comes_before_a_file_is_judged_before_the_file_is_stored() {
         let answer = upload(&node, fields_first(&[wrong]).part("file", large())).await;
         assert_eq!(answer.problem(400, "invalid", "").fields(), [field]);
         // Nothing was stored and removed again, either.
-        assert!(!node.dir.path().join("uploads").exists(), "{field}");
+        assert_eq!((uploads(&node), changed()), (0, before), "{field}");
     }
     // What may still come is not missed: fields behind the file are judged, too.
     let behind = Form::new()

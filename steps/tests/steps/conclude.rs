@@ -27,7 +27,7 @@ async fn each_answer_has_its_ending() {
     let tree = Tree::embedded();
     let stage = Stage::new(&tree.session().await).await;
     let here = JobState::Downloading;
-    let on = Change { also: vec![Op::create("/minter/beside", "x")], ..Change::default() };
+    let on = Change { also: vec![Op::create("/minter/ezid-beside", "x")], ..Change::default() };
     for (answer, state, recoverable) in [
         (Ok(on), JobState::Processing, true),
         (Err(Failure::later("no route")), JobState::Failed, true),
@@ -48,7 +48,7 @@ async fn each_answer_has_its_ending() {
         assert_eq!(status.start_processing_date, None, "{answer:?}");
     }
     // What goes along with a transition was written with it.
-    assert!(stage.queue.session().exists("/minter/beside").await.unwrap().is_some());
+    assert!(stage.queue.session().exists("/minter/ezid-beside").await.unwrap().is_some());
     stage.fsck().await;
     tree.close().await;
 }
@@ -60,11 +60,11 @@ async fn what_goes_along_is_written_with_the_transition_or_not_at_all() {
     let jid = stage.job(&payload()).await;
     stage.bring(jid, JobState::Downloading).await;
     let mut lease = stage.take(jid).await;
-    let also = vec![Op::create("/minter/beside", "x"), Op::set("/minter", "", 99)];
+    let also = vec![Op::create("/minter/ezid-beside", "x"), Op::set("/minter", "", 99)];
     let answer = conclude(&stage.queue, &mut lease, Ok(Change { also, ..Change::default() })).await;
     assert!(answer.is_err(), "{answer:?}");
     assert_eq!(stage.status(jid).await.status, JobState::Downloading);
-    assert!(stage.queue.session().exists("/minter/beside").await.unwrap().is_none());
+    assert!(stage.queue.session().exists("/minter/ezid-beside").await.unwrap().is_none());
     stage.queue.give_back(&mut lease, None).await.unwrap();
     stage.fsck().await;
     tree.close().await;
