@@ -8,7 +8,7 @@ use ingest_queue::states::JobState;
 use ingest_store::engines::embedded::{Embedded, EmbeddedConfig};
 use ingest_store::faults::{Fault, Faulty};
 use ingest_store::{Kind, Limits, Session, Store};
-use tokio::sync::Barrier;
+use tokio::sync::{Barrier, Notify};
 
 use crate::bulk::requeue;
 use crate::planted::{Job, alike, go, ground, history, plant, status};
@@ -86,12 +86,17 @@ async fn what_is_under_way_when_the_store_fails_is_waited_for_and_counted(tree: 
     let session = tree.session_with(Limits { max_requests: 32, ..Limits::default() }).await;
     ground(&session).await;
     plant(&session, &timed_out(5)).await;
-    let (begun, both) = (AtomicUsize::new(0), Barrier::new(2));
+    let (begun, both, failed) = (AtomicUsize::new(0), Barrier::new(2), Notify::new());
     let apply = async |jid, commit| {
         begun.fetch_add(1, Ordering::SeqCst);
         both.wait().await;
         if jid == Jid::new(0) {
-            session.get("/nowhere").await?;
+            let refused = session.get("/nowhere").await;
+            failed.notify_one();
+            refused?;
+        } else {
+            // A job that ends before the first one has failed would make room for a third, however fast the store is.
+            failed.notified().await;
         }
         apply(&session, jid, commit).await
     };
