@@ -44,6 +44,7 @@ pub(crate) struct Plan {
     calls: AtomicUsize,
     trap: Mutex<Option<(usize, Harm)>>,
     happened: AtomicBool,
+    killed: AtomicBool,
     sprung: Notify,
     what: Mutex<String>,
 }
@@ -54,6 +55,7 @@ impl Plan {
             calls: AtomicUsize::new(0),
             trap: Mutex::new(Some((number, harm))),
             happened: AtomicBool::new(false),
+            killed: AtomicBool::new(false),
             sprung: Notify::new(),
             what: Mutex::default(),
         })
@@ -64,11 +66,11 @@ impl Plan {
         self.happened.load(Ordering::SeqCst).then(|| self.what.lock().clone())
     }
 
-    /// Waits for a kill.
+    /// Waits for a kill. A caller that is told to come later is not killed, however late this is asked.
     pub(crate) async fn killed(&self) {
         loop {
             let sprung = self.sprung.notified();
-            if self.happened.load(Ordering::SeqCst) {
+            if self.killed.load(Ordering::SeqCst) {
                 return;
             }
             sprung.await;
@@ -87,6 +89,7 @@ impl Plan {
         if matches!(harm, Harm::FailBefore | Harm::FailAfter) {
             return Err(Failure::later(format!("a planned fault of {what}")));
         }
+        self.killed.store(true, Ordering::SeqCst);
         self.sprung.notify_waiters();
         std::future::pending().await
     }
